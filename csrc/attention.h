@@ -1,0 +1,357 @@
+// Softmax attention over the pairs of a graph: what forward and backward share.
+//
+// Heads are fastest in memory: a row of q, k or v is [D, H], so that one vector holds eight heads, a score
+// is D multiply-adds with no horizontal sum, and a softmax weight multiplies v without a broadcast. With
+// fewer than eight heads (1, 2 or 4) a vector holds several d of every head: lane l belongs to head l mod H,
+// and fold() adds the lanes of a head so that each of them holds the full score. With more, a row has
+// GROUPS = H / 8 vectors for every d.
+//
+// Pairs are visited in blocks of at most BLOCK: a block's scores stay in L1.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "common.h"
+#include "philox.h"
+#include "simd.h"
+
+namespace LONGHOP_VARIANT {
+
+constexpr int64_t BLOCK = 64;
+constexpr int64_t AHEAD = 6;            // rows of k and v are asked for this many pairs ahead
+constexpr int64_t GRAIN = 4096;         // pairs a work item
+constexpr int64_t LONGEST = 4096;       // pairs of a row that one thread takes in one go
+
+// Natural logarithm of a positive number (cephes' logf scheme), relative error about 1e-7.
+static inline f32x8 log8(f32x8 x) {
+  const u32x8 raw = (u32x8)x;
+  i32x8 e = (i32x8)(raw >> 23) - 126;
+  f32x8 m = (f32x8)((raw & 0x007fffffu) | 0x3f000000u);  // [0.5, 1)
+  const i32x8 low = m < splat(0.70710678f);
+  e = e + low;  // low is -1 where true
+  m = select8(low, m + m, m) - splat(1.0f);
+  const f32x8 z = m * m;
+  f32x8 p = splat(7.0376836292e-2f);
+  const float c[8] = {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                      -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f};
+  for (float ci : c) p = p * m + splat(ci);
+  const f32x8 ef = __builtin_convertvector(e, f32x8);
+  f32x8 y = m * z * p + ef * splat(-2.12194440e-4f) - splat(0.5f) * z;
+  return m + y + ef * splat(0.693359375f);
+}
+
+// Adds the lanes that belong to one head and leaves the sum in each of them.
+static inline f32x8 fold(f32x8 v, int64_t lane_heads) {
+  typedef int32_t ix __attribute__((vector_size(32)));
+  if (lane_heads <= 4) v += __builtin_shuffle(v, ix{4, 5, 6, 7, 0, 1, 2, 3});
+  if (lane_heads <= 2) v += __builtin_shuffle(v, ix{2, 3, 0, 1, 6, 7, 4, 5});
+  if (lane_heads <= 1) v += __builtin_shuffle(v, ix{1, 0, 3, 2, 5, 4, 7, 6});
+  return v;
+}
+
+// What one call attends over, and how scores are made. All pointers stay the caller's.
+struct Problem {
+  const int64_t* rowptr;  // [rows + 1]
+  const void* col;        // [E] int32 or int64
+  int64_t col_bytes;
+  const void* perm;       // null, or [E]: position of a pair in the caller's order (transposed walk)
+  int64_t perm_bytes;
+  int64_t rows;           // rows of the CSR; the num_global rows after them see every column
+  int64_t cols;           // columns of the CSR; the num_global columns after them are seen by every row
+  int64_t num_global;
+  int64_t heads;          // as the caller counts them; lanes beyond are padding
+  int64_t lane_heads;     // 1, 2, 4 or 8: heads in one vector
+  int64_t first_group;    // heads of this call begin at head 8 * first_group of the caller's
+  const float* bias;      // null, or [E, heads]
+  const void* pair_type;  // null, or [E] of type_bytes
+  int64_t type_bytes;
+  int64_t table_rows;     // T
+  const float* table;     // null, or [T + 2 * num_global, 8 * GROUPS] lanes: pair types, globals as key, as query
+  float scale;
+  uint32_t threshold;     // dropout: a 16-bit lane below it is dropped; 0 = no dropout
+  float keep_scale;
+  PhiloxKey key;
+  const int64_t* row_ids; // null = row numbers
+  const int64_t* col_ids;
+  bool transposed;        // rows are keys, columns are queries
+
+  // Nothing but q.k in full vectors: the loops that most runs spend their time in are compiled without the rest.
+  bool plain() const { return !bias && !table && !threshold && lane_heads == 8; }
+
+  int64_t row_length(int64_t row) const {
+    return row < rows ? rowptr[row + 1] - rowptr[row] + num_global : cols + num_global;
+  }
+};
+
+static inline int64_t read_index(const void* p, int64_t bytes, int64_t at) {
+  return bytes == 4 ? static_cast<const int32_t*>(p)[at] : static_cast<const int64_t*>(p)[at];
+}
+static inline int32_t read_type(const void* p, int64_t bytes, int64_t at) {
+  if (bytes == 1) return static_cast<const uint8_t*>(p)[at];
+  if (bytes == 2) return static_cast<const uint16_t*>(p)[at];
+  return static_cast<const int32_t*>(p)[at];
+}
+
+// One block of pairs of one row.
+struct Block {
+  int64_t n;
+  int64_t index[BLOCK + AHEAD + 8];  // columns; beyond n: what the CSR holds next, for prefetching
+  int64_t at[BLOCK];             // position among the caller's pairs, -1 for pairs with a global token
+  int32_t type[BLOCK];           // row of the table, -1 for none
+  uint8_t keep[4][BLOCK];        // dropout bits, by group of eight heads; BLOCK is a multiple of 8
+};
+
+// Copies `want` columns from `first` on; in eights (past `want`) where the array is long enough.
+static inline void copy_columns(const Problem& p, int64_t first, int64_t want, int64_t* index) {
+  typedef int64_t i64x8 __attribute__((vector_size(64)));
+  if (p.col_bytes == 8) {
+    std::memcpy(index, static_cast<const int64_t*>(p.col) + first, want * sizeof(int64_t));
+    return;
+  }
+  const int32_t* col = static_cast<const int32_t*>(p.col) + first;
+  if (first + want + 8 > p.rowptr[p.rows]) {
+    for (int64_t t = 0; t < want; ++t) index[t] = col[t];
+    return;
+  }
+  for (int64_t t = 0; t < want; t += 8) {
+    i32x8 narrow;
+    std::memcpy(&narrow, col + t, sizeof narrow);
+    const i64x8 wide = __builtin_convertvector(narrow, i64x8);
+    std::memcpy(index + t, &wide, sizeof wide);
+  }
+}
+
+// Fills pairs [begin, begin + n) of `row`, counted from the row's first pair.
+static inline void fill_block(const Problem& p, int64_t row, int64_t begin, int64_t n, Block& b) {
+  b.n = n;
+  const bool global_row = row >= p.rows;
+  const int64_t base = global_row ? 0 : p.rowptr[row];
+  const int64_t stored = global_row ? 0 : p.rowptr[row + 1] - base;  // pairs of the CSR
+  const int64_t from_csr = global_row ? 0 : std::clamp<int64_t>(stored - begin, 0, n);
+  const int64_t first = base + begin;
+  int64_t want = 0;
+  if (from_csr > 0) {
+    want = std::min(from_csr + AHEAD, p.rowptr[p.rows] - first);
+    copy_columns(p, first, want, b.index);
+  }
+  for (int64_t t = want; t < n + AHEAD; ++t) b.index[t] = want ? b.index[want - 1] : 0;
+  for (int64_t t = from_csr; t < n; ++t) b.index[t] = global_row ? begin + t : p.cols + begin + t - stored;
+  if (p.bias || p.table || p.pair_type) {
+    for (int64_t t = 0; t < from_csr; ++t)
+      b.at[t] = p.perm ? read_index(p.perm, p.perm_bytes, first + t) : first + t;
+    for (int64_t t = from_csr; t < n; ++t) b.at[t] = -1;
+  }
+  if (p.table) {
+    for (int64_t t = 0; t < from_csr; ++t)
+      b.type[t] = p.pair_type ? read_type(p.pair_type, p.type_bytes, b.at[t]) : -1;
+    for (int64_t t = from_csr; t < n; ++t) {
+      // A pair with a global key counts as "as key", also when the query is global too.
+      const int64_t query = p.transposed ? b.index[t] : row, key = p.transposed ? row : b.index[t];
+      const int64_t query_nodes = p.transposed ? p.cols : p.rows, key_nodes = p.transposed ? p.rows : p.cols;
+      const int64_t entry = key >= key_nodes ? key - key_nodes : p.num_global + query - query_nodes;
+      b.type[t] = static_cast<int32_t>(p.table_rows + entry);
+    }
+  }
+}
+
+// Repeats the bits of `heads` heads over the eight lanes of a vector.
+static inline uint8_t spread_bits(uint32_t bits, int64_t heads) {
+  if (heads == 4) return static_cast<uint8_t>((bits & 0x0f) * 0x11);
+  if (heads == 2) return static_cast<uint8_t>((bits & 0x03) * 0x55);
+  if (heads == 1) return static_cast<uint8_t>((bits & 0x01) * 0xff);
+  return static_cast<uint8_t>(bits);
+}
+
+// Dropout bits of a block: Philox keyed by the identities of query and key (see docs/design/attention.md).
+static inline void fill_keep(const Problem& p, int64_t row, int groups, Block& b) {
+  const uint64_t row_id = p.row_ids ? p.row_ids[row] : row;
+  const u32x8 row_low = u32x8{} + static_cast<uint32_t>(row_id), row_high = u32x8{} + ((row_id >> 32) & 0xffff);
+  for (int64_t t = 0; t < b.n; t += 8) {
+    u32x8 low, high;
+    for (int64_t l = 0; l < 8; ++l) {
+      // Lanes past the block's end repeat its last pair; their bits go to the padding of `keep`.
+      const int64_t at = b.index[std::min(t + l, b.n - 1)];
+      const uint64_t id = p.col_ids ? p.col_ids[at] : at;
+      low[l] = static_cast<uint32_t>(id);
+      high[l] = (id >> 32) & 0xffff;
+    }
+    const u32x8 counters[3] = {p.transposed ? low : row_low, p.transposed ? row_low : low,
+                               p.transposed ? high | (row_high << 16) : row_high | (high << 16)};
+    for (int g = 0; g < groups; ++g) {
+      const u32x8 group = u32x8{} + static_cast<uint32_t>(p.first_group + g);
+      philox_keep8(p.key, counters[0], counters[1], counters[2], group, p.threshold, &b.keep[g][t]);
+    }
+  }
+  if (p.lane_heads < 8)
+    for (int64_t t = 0; t < b.n; ++t) b.keep[0][t] = spread_bits(b.keep[0][t], p.lane_heads);
+}
+
+// Lane l of group g holds head 8 g + l, or l mod lane_heads below eight heads; padding lanes hold 0.
+static inline f32x8 load_lanes(const float* p, int64_t heads, int64_t lane_heads, int g) {
+  if (lane_heads == 8 && 8 * g + 8 <= heads) return load8(p + 8 * g);
+  f32x8 v = zero8();
+  for (int l = 0; l < 8; ++l) {
+    const int64_t h = lane_heads == 8 ? 8 * g + l : l % lane_heads;
+    v[l] = h < heads ? p[h] : 0.0f;
+  }
+  return v;
+}
+static inline void store_lanes(float* p, f32x8 v, int64_t heads, int g) {
+  if (8 * g + 8 <= heads) return store8(p + 8 * g, v);
+  for (int l = 0; 8 * g + l < heads; ++l) p[8 * g + l] = v[l];
+}
+
+// Asks for the chunk of a row that will be gathered AHEAD pairs later.
+template <typename T, int C>
+static inline void prefetch_chunk(const T* base, int64_t stride, const Block& b, int64_t t) {
+  const char* next = reinterpret_cast<const char*>(base + b.index[t + AHEAD] * stride);
+  for (int64_t at = 0; at < static_cast<int64_t>(C * 8 * sizeof(T)); at += 64) __builtin_prefetch(next + at, 0, 3);
+}
+
+// Scores of a chunk: acc[g] = sum over C vectors of X[c] * row(t)[c], on top of S[t, g] unless FIRST. The LAST
+// chunk hands acc to finish(t, acc). `also` is a second row that the pair needs soon.
+template <typename T, int G, int C, bool FIRST, bool LAST, typename Finish>
+static inline void dot_chunk(const f32x8* X, const T* base, int64_t stride, const Block& b, f32x8* S, const T* also,
+                             int64_t also_stride, Finish&& finish) {
+  f32x8 x[C];
+  for (int c = 0; c < C; ++c) x[c] = X[c];
+  for (int64_t t = 0; t < b.n; ++t) {
+    prefetch_chunk<T, C>(base, stride, b, t);
+    if (also) prefetch_chunk<T, C>(also, also_stride, b, t);
+    const T* row = base + b.index[t] * stride;
+    constexpr int A = (G == 1 && C >= 4) ? 2 : G;  // two chains hide the latency of the adds
+    f32x8 acc[A];
+    for (int a = 0; a < A; ++a) acc[a] = FIRST || a >= G ? zero8() : S[t * G + a];
+    for (int c = 0; c < C; ++c) acc[c % A] += x[c] * load8(row + 8 * c);
+    if (A > G) acc[0] += acc[A - 1];
+    if constexpr (LAST)
+      finish(t, acc);
+    else
+      for (int g = 0; g < G; ++g) S[t * G + g] = acc[g];
+  }
+}
+
+// Y[c] += sum over t of P[t, c mod G] * row(t)[c]; the FIRST chunk computes P[t, g] = weight(t, g), for later ones.
+template <typename T, int G, int C, bool FIRST, bool LAST, typename Weight>
+static inline void axpy_chunk(f32x8* Y, const T* base, int64_t stride, const Block& b, f32x8* P, Weight&& weight) {
+  f32x8 y[C];
+  for (int c = 0; c < C; ++c) y[c] = Y[c];
+  for (int64_t t = 0; t < b.n; ++t) {
+    const T* row = base + b.index[t] * stride;
+    f32x8 w[G];
+    for (int g = 0; g < G; ++g) {
+      w[g] = FIRST ? weight(t, g) : P[t * G + g];
+      if (FIRST && !LAST) P[t * G + g] = w[g];
+    }
+    for (int c = 0; c < C; ++c) y[c] += w[c % G] * load8(row + 8 * c);
+  }
+  for (int c = 0; c < C; ++c) Y[c] = y[c];
+}
+
+// Calls f.operator()<C>(offset) over all vectors of a row, in the widest chunks that registers hold.
+template <int G, typename F>
+static inline void for_chunks(int64_t vectors, F&& f) {
+  constexpr int WIDE = G == 3 ? 6 : 8;
+  int64_t c = 0;
+  for (; c + WIDE <= vectors; c += WIDE) f(std::integral_constant<int, WIDE>{}, c);
+  if constexpr (G == 1)
+    if (c + 4 <= vectors) { f(std::integral_constant<int, 4>{}, c); c += 4; }
+  if constexpr (G <= 2)
+    if (c + 2 <= vectors) { f(std::integral_constant<int, 2>{}, c); c += 2; }
+  if constexpr (G == 2)
+    for (; c + 2 <= vectors; c += 2) f(std::integral_constant<int, 2>{}, c);
+  if constexpr (G == 1 || G == 3 || G == 4)
+    for (; c + G <= vectors; c += G) f(std::integral_constant<int, G>{}, c);
+}
+
+template <typename T, int G, typename Finish>
+static inline void dots(const f32x8* X, const T* base, int64_t stride, int64_t vectors, const Block& b, f32x8* S,
+                        const T* also, int64_t also_stride, Finish&& finish) {
+  for_chunks<G>(vectors, [&](auto width, int64_t c) {
+    constexpr int C = decltype(width)::value;
+    const T *rows = base + 8 * c, *second = also ? also + 8 * c : nullptr;
+    const bool last = c + C == vectors;
+    if (c == 0 && last)
+      dot_chunk<T, G, C, true, true>(X, rows, stride, b, S, second, also_stride, finish);
+    else if (c == 0)
+      dot_chunk<T, G, C, true, false>(X, rows, stride, b, S, second, also_stride, finish);
+    else if (last)
+      dot_chunk<T, G, C, false, true>(X + c, rows, stride, b, S, second, also_stride, finish);
+    else
+      dot_chunk<T, G, C, false, false>(X + c, rows, stride, b, S, second, also_stride, finish);
+  });
+}
+
+template <typename T, int G, typename Weight>
+static inline void axpys(f32x8* Y, const T* base, int64_t stride, int64_t vectors, const Block& b, f32x8* P,
+                         Weight&& weight) {
+  for_chunks<G>(vectors, [&](auto width, int64_t c) {
+    constexpr int C = decltype(width)::value;
+    if (c == 0 && c + C == vectors)
+      axpy_chunk<T, G, C, true, true>(Y, base, stride, b, P, weight);
+    else if (c == 0)
+      axpy_chunk<T, G, C, true, false>(Y, base, stride, b, P, weight);
+    else
+      axpy_chunk<T, G, C, false, false>(Y + c, base + 8 * c, stride, b, P, weight);
+  });
+}
+
+// Score of one pair from its raw dot products: lanes of a head folded, bias and table added.
+template <int G>
+static inline void finish_score(const Problem& p, const Block& b, int64_t t, f32x8* s) {
+  if (p.lane_heads < 8) s[0] = fold(s[0], p.lane_heads);
+  if (p.bias && b.at[t] >= 0)
+    for (int g = 0; g < G; ++g) s[g] += load_lanes(p.bias + b.at[t] * p.heads, p.heads, p.lane_heads, g);
+  if (p.table && b.type[t] >= 0)
+    for (int g = 0; g < G; ++g) s[g] += load8(p.table + (static_cast<int64_t>(b.type[t]) * G + g) * 8);
+}
+
+template <typename T>
+static inline void load_row(f32x8* X, const T* row, int64_t vectors, float scale) {
+  for (int64_t c = 0; c < vectors; ++c) X[c] = load8(row + 8 * c) * splat(scale);
+}
+
+// Work items over all rows: those of the CSR, then the global rows in parts.
+static inline std::vector<WorkItem> cut_problem(const Problem& p) {
+  std::vector<WorkItem> items = cut_rows(p.rowptr, p.rows, GRAIN, LONGEST, p.num_global);
+  int64_t parts = 0;
+  for (WorkItem& item : items) {
+    if (item.part < 0) continue;
+    parts = item.part + 1;
+    // From positions in the CSR to pairs counted from the row's first; the last part takes the globals.
+    const bool last = item.end == p.rowptr[item.row + 1];
+    item.begin -= p.rowptr[item.row];
+    item.end -= p.rowptr[item.row];
+    if (last) item.end += p.num_global;
+  }
+  for (int64_t g = 0; g < p.num_global; ++g)
+    for (int64_t begin = 0; begin < p.cols + p.num_global; begin += LONGEST)
+      items.push_back({p.rows + g, p.rows + g + 1, begin, std::min(begin + LONGEST, p.cols + p.num_global), parts++});
+  return items;
+}
+static inline int64_t count_parts(const std::vector<WorkItem>& items) {
+  int64_t parts = 0;
+  for (const WorkItem& item : items) parts = std::max(parts, item.part + 1);
+  return parts;
+}
+
+// 64-byte aligned scratch memory; empty when the system has none.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count)
+      : data_(count > 0 ? static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64)) : nullptr) {}
+  ~Scratch() { std::free(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T* get() const { return data_; }
+
+ private:
+  T* data_;
+};
+
+}  // namespace LONGHOP_VARIANT

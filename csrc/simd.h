@@ -1,0 +1,84 @@
+// Eight-lane vectors in GCC/Clang vector extensions: one source for SSE2, AVX2 and NEON builds.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace LONGHOP_VARIANT {
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
+typedef uint16_t u16x8 __attribute__((vector_size(16)));
+
+static inline f32x8 splat(float x) { return f32x8{x, x, x, x, x, x, x, x}; }
+static inline f32x8 zero8() { return f32x8{}; }
+
+// Storage types: float, or bfloat16 as its 16 bits. Arithmetic is always fp32.
+struct bf16 {
+  uint16_t bits;
+};
+
+static inline f32x8 load8(const float* p) {
+  f32x8 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+static inline f32x8 load8(const bf16* p) {
+  u16x8 half;
+  std::memcpy(&half, p, sizeof half);
+  const u32x8 wide = __builtin_convertvector(half, u32x8) << 16;
+  return (f32x8)wide;
+}
+static inline void store8(float* p, f32x8 v) { std::memcpy(p, &v, sizeof v); }
+static inline void store8(bf16* p, f32x8 v) {
+  const u32x8 raw = (u32x8)v;
+  const u32x8 nan = (u32x8)(v != v);
+  // Round to nearest even; a NaN keeps its payload's top bits and stays quiet.
+  u32x8 rounded = (raw + 0x7fff + ((raw >> 16) & 1)) >> 16;
+  rounded = (nan & ((raw >> 16) | 0x40)) | (~nan & rounded);
+  const u16x8 half = __builtin_convertvector(rounded, u16x8);
+  std::memcpy(p, &half, sizeof half);
+}
+static inline float load1(const float* p) { return *p; }
+static inline float load1(const bf16* p) {
+  const uint32_t raw = static_cast<uint32_t>(p->bits) << 16;
+  float v;
+  std::memcpy(&v, &raw, sizeof v);
+  return v;
+}
+static inline void store1(float* p, float v) { *p = v; }
+static inline void store1(bf16* p, float v) {
+  uint32_t raw;
+  std::memcpy(&raw, &v, sizeof raw);
+  p->bits = static_cast<uint16_t>(v != v ? (raw >> 16) | 0x40 : (raw + 0x7fff + ((raw >> 16) & 1)) >> 16);
+}
+
+static inline f32x8 select8(i32x8 mask, f32x8 yes, f32x8 no) {
+  return (f32x8)((mask & (i32x8)yes) | (~mask & (i32x8)no));
+}
+static inline f32x8 max8(f32x8 a, f32x8 b) { return a > b ? a : b; }
+static inline f32x8 min8(f32x8 a, f32x8 b) { return a < b ? a : b; }
+
+// exp(x) for x <= 88, relative error 2e-7 near 0 and 2e-6 at -87; exactly 0 below -87.3 and at -inf, NaN for NaN.
+// 2^f by a degree-5 polynomial (Chebyshev nodes) on [-1/2, 1/2], the integer part put into the exponent bits.
+static inline f32x8 exp8(f32x8 x) {
+  const f32x8 magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const f32x8 shifted = x * splat(1.44269504f) + magic;
+  const f32x8 f = x * splat(1.44269504f) - (shifted - magic);
+  f32x8 p = splat(1.339086331e-03f);
+  p = p * f + splat(9.676031768e-03f);
+  p = p * f + splat(5.550356954e-02f);
+  p = p * f + splat(2.402210683e-01f);
+  p = p * f + splat(6.931471825e-01f);
+  p = p * f + splat(1.0f);
+  const i32x8 power = ((i32x8)shifted << 23) + (127 << 23);
+  return (f32x8)(~(x < splat(-87.3f)) & (i32x8)(p * (f32x8)power));
+}
+
+static inline void prefetch_bytes(const void* p, int64_t bytes) {
+  const char* at = static_cast<const char*>(p);
+  for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b, 0, 3);
+}
+
+}  // namespace LONGHOP_VARIANT
