@@ -212,11 +212,16 @@ static inline void prefetch_chunk(const T* base, int64_t stride, const Block& b,
   for (int64_t at = 0; at < static_cast<int64_t>(C * 8 * sizeof(T)); at += 64) __builtin_prefetch(next + at, 0, 3);
 }
 
-// Scores of a chunk: acc[g] = sum over C vectors of X[c] * row(t)[c], on top of S[t, g] unless FIRST. The LAST
-// chunk hands acc to finish(t, acc). `also` is a second row that the pair needs soon.
-template <typename T, int G, int C, bool FIRST, bool LAST, typename Finish>
-static inline void dot_chunk(const f32x8* X, const T* base, int64_t stride, const Block& b, f32x8* S, const T* also,
-                             int64_t also_stride, Finish&& finish) {
+// Where a chunk stands in its row. A full chunk that is the only one (8 x 8, 4 x 16) has code of its own.
+enum class Chunk { ONLY, FIRST, MIDDLE, LAST };
+
+// Scores of a chunk: acc[g] = sum over C vectors of X[c] * row(t)[c], on top of S[t, g] after the first chunk. The
+// last chunk hands acc to finish(t, acc). `also` is a second row that the pair needs soon.
+template <typename T, int G, int C, bool ONLY, typename Finish>
+static inline void dot_chunk(Chunk where, const f32x8* X, const T* base, int64_t stride, const Block& b, f32x8* S,
+                             const T* also, int64_t also_stride, Finish&& finish) {
+  const bool first = ONLY || where == Chunk::FIRST || where == Chunk::ONLY;
+  const bool last = ONLY || where == Chunk::LAST || where == Chunk::ONLY;
   f32x8 x[C];
   for (int c = 0; c < C; ++c) x[c] = X[c];
   for (int64_t t = 0; t < b.n; ++t) {
@@ -225,78 +230,74 @@ static inline void dot_chunk(const f32x8* X, const T* base, int64_t stride, cons
     const T* row = base + b.index[t] * stride;
     constexpr int A = (G == 1 && C >= 4) ? 2 : G;  // two chains hide the latency of the adds
     f32x8 acc[A];
-    for (int a = 0; a < A; ++a) acc[a] = FIRST || a >= G ? zero8() : S[t * G + a];
+    for (int a = 0; a < A; ++a) acc[a] = first || a >= G ? zero8() : S[t * G + a];
     for (int c = 0; c < C; ++c) acc[c % A] += x[c] * load8(row + 8 * c);
     if (A > G) acc[0] += acc[A - 1];
-    if constexpr (LAST)
+    if (last)
       finish(t, acc);
     else
       for (int g = 0; g < G; ++g) S[t * G + g] = acc[g];
   }
 }
 
-// Y[c] += sum over t of P[t, c mod G] * row(t)[c]; the FIRST chunk computes P[t, g] = weight(t, g), for later ones.
-template <typename T, int G, int C, bool FIRST, bool LAST, typename Weight>
-static inline void axpy_chunk(f32x8* Y, const T* base, int64_t stride, const Block& b, f32x8* P, Weight&& weight) {
+// Y[c] += sum over t of P[t, c mod G] * row(t)[c]; the first chunk computes P[t, g] = weight(t, g), for later ones.
+template <typename T, int G, int C, bool ONLY, typename Weight>
+static inline void axpy_chunk(Chunk where, f32x8* Y, const T* base, int64_t stride, const Block& b, f32x8* P,
+                              Weight&& weight) {
+  const bool first = ONLY || where == Chunk::FIRST || where == Chunk::ONLY;
   f32x8 y[C];
   for (int c = 0; c < C; ++c) y[c] = Y[c];
   for (int64_t t = 0; t < b.n; ++t) {
     const T* row = base + b.index[t] * stride;
     f32x8 w[G];
     for (int g = 0; g < G; ++g) {
-      w[g] = FIRST ? weight(t, g) : P[t * G + g];
-      if (FIRST && !LAST) P[t * G + g] = w[g];
+      w[g] = first ? weight(t, g) : P[t * G + g];
+      if (!ONLY) P[t * G + g] = w[g];
     }
     for (int c = 0; c < C; ++c) y[c] += w[c % G] * load8(row + 8 * c);
   }
   for (int c = 0; c < C; ++c) Y[c] = y[c];
 }
 
-// Calls f.operator()<C>(offset) over all vectors of a row, in the widest chunks that registers hold.
+// Calls f(width, offset, where) over all vectors of a row, in the widest chunks that registers hold.
 template <int G, typename F>
 static inline void for_chunks(int64_t vectors, F&& f) {
-  constexpr int WIDE = G == 3 ? 6 : 8;
+  constexpr int WIDE = 8;
   int64_t c = 0;
-  for (; c + WIDE <= vectors; c += WIDE) f(std::integral_constant<int, WIDE>{}, c);
-  if constexpr (G == 1)
-    if (c + 4 <= vectors) { f(std::integral_constant<int, 4>{}, c); c += 4; }
-  if constexpr (G <= 2)
-    if (c + 2 <= vectors) { f(std::integral_constant<int, 2>{}, c); c += 2; }
-  if constexpr (G == 2)
-    for (; c + 2 <= vectors; c += 2) f(std::integral_constant<int, 2>{}, c);
-  if constexpr (G == 1 || G == 3 || G == 4)
-    for (; c + G <= vectors; c += G) f(std::integral_constant<int, G>{}, c);
+  auto run = [&](auto width) {
+    constexpr int C = decltype(width)::value;
+    for (; c + C <= vectors; c += C) {
+      const bool first = c == 0, last = c + C == vectors;
+      f(width, c, first && last ? Chunk::ONLY : first ? Chunk::FIRST : last ? Chunk::LAST : Chunk::MIDDLE);
+    }
+  };
+  run(std::integral_constant<int, WIDE>{});
+  if constexpr (G == 1) run(std::integral_constant<int, 4>{});
+  run(std::integral_constant<int, G>{});
 }
 
 template <typename T, int G, typename Finish>
 static inline void dots(const f32x8* X, const T* base, int64_t stride, int64_t vectors, const Block& b, f32x8* S,
                         const T* also, int64_t also_stride, Finish&& finish) {
-  for_chunks<G>(vectors, [&](auto width, int64_t c) {
+  for_chunks<G>(vectors, [&](auto width, int64_t c, Chunk where) {
     constexpr int C = decltype(width)::value;
     const T *rows = base + 8 * c, *second = also ? also + 8 * c : nullptr;
-    const bool last = c + C == vectors;
-    if (c == 0 && last)
-      dot_chunk<T, G, C, true, true>(X, rows, stride, b, S, second, also_stride, finish);
-    else if (c == 0)
-      dot_chunk<T, G, C, true, false>(X, rows, stride, b, S, second, also_stride, finish);
-    else if (last)
-      dot_chunk<T, G, C, false, true>(X + c, rows, stride, b, S, second, also_stride, finish);
+    if (C == 8 && where == Chunk::ONLY)
+      dot_chunk<T, G, 8, true>(where, X, rows, stride, b, S, second, also_stride, finish);
     else
-      dot_chunk<T, G, C, false, false>(X + c, rows, stride, b, S, second, also_stride, finish);
+      dot_chunk<T, G, C, false>(where, X + c, rows, stride, b, S, second, also_stride, finish);
   });
 }
 
 template <typename T, int G, typename Weight>
 static inline void axpys(f32x8* Y, const T* base, int64_t stride, int64_t vectors, const Block& b, f32x8* P,
                          Weight&& weight) {
-  for_chunks<G>(vectors, [&](auto width, int64_t c) {
+  for_chunks<G>(vectors, [&](auto width, int64_t c, Chunk where) {
     constexpr int C = decltype(width)::value;
-    if (c == 0 && c + C == vectors)
-      axpy_chunk<T, G, C, true, true>(Y, base, stride, b, P, weight);
-    else if (c == 0)
-      axpy_chunk<T, G, C, true, false>(Y, base, stride, b, P, weight);
+    if (C == 8 && where == Chunk::ONLY)
+      axpy_chunk<T, G, 8, true>(where, Y, base, stride, b, P, weight);
     else
-      axpy_chunk<T, G, C, false, false>(Y + c, base + 8 * c, stride, b, P, weight);
+      axpy_chunk<T, G, C, false>(where, Y + c, base + 8 * c, stride, b, P, weight);
   });
 }
 

@@ -213,7 +213,6 @@ int backward_groups(const Backward<T>& f, int64_t groups, int64_t threads) {
   switch (groups) {
     case 1: return backward<T, 1>(f, threads);
     case 2: return backward<T, 2>(f, threads);
-    case 3: return backward<T, 3>(f, threads);
     case 4: return backward<T, 4>(f, threads);
   }
   return LH_UNSUPPORTED;

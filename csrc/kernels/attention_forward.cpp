@@ -158,7 +158,6 @@ int forward_groups(const Forward<T>& f, int64_t groups, int64_t threads) {
   switch (groups) {
     case 1: return forward<T, 1>(f, threads);
     case 2: return forward<T, 2>(f, threads);
-    case 3: return forward<T, 3>(f, threads);
     case 4: return forward<T, 4>(f, threads);
   }
   return LH_UNSUPPORTED;

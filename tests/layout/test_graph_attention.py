@@ -40,9 +40,7 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 def test_equals_dense_attention(name: str, num_global: int) -> None:
     layout = AttentionLayout.from_graph(GRAPHS[name], num_global=num_global)
     mask = _dense_mask(layout)
-    inputs = [
-        _heads(n, 8, 8, s) for s, n in enumerate((layout.num_queries, layout.num_keys, layout.num_keys))
-    ]
+    inputs = [_heads(n, 8, 8, s) for s, n in enumerate((layout.num_queries, layout.num_keys, layout.num_keys))]
     wide = [t.detach().double().requires_grad_() for t in inputs]
     out, want = graph_attention(*inputs, layout), _sdpa(*wide, mask)
     assert isinstance(out, Tensor)

@@ -17,7 +17,7 @@ def _dense(layout: AttentionLayout, x: Tensor, weight: Tensor | None, reduce: st
     if reduce == "max":
         messages = x[layout.col.long()] * given[:, None]
         rows = torch.split(messages, layout.rowptr.diff().tolist())
-        return torch.stack([r.amax(0) if len(r) else x.new_zeros(x.shape[1]) for r in rows])
+        return torch.stack([r.amax(0) if len(r) else 0 * x[0] for r in rows])
     matrix = torch.zeros(layout.num_rows, layout.num_cols, dtype=x.dtype)
     matrix = matrix.index_put((layout.rows(), layout.col.long()), given, accumulate=True)
     if reduce == "mean":

@@ -39,9 +39,7 @@ CONFIGS: dict[str, ModelConfig] = {
     "gt": GTConfig(layers=2, hidden=16, heads=2),
     "gt-full": GTConfig(layers=2, hidden=16, heads=2, num_global=1, **EVERYTHING),
     "gcn": GCNConfig(hidden=16),
-    "gcn-full": GCNConfig(
-        hidden=16, layers=3, norm="batch", residual=True, input_linear=True, input_dropout=0.1
-    ),
+    "gcn-full": GCNConfig(hidden=16, layers=3, norm="batch", residual=True, input_linear=True, input_dropout=0.1),
     "sage": SAGEConfig(hidden=16),
     "sage-full": SAGEConfig(hidden=16, layers=3, norm="layer", residual=True, jumping_knowledge=True),
 }

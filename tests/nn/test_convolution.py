@@ -31,9 +31,7 @@ def _run(module: nn.Module, x: Tensor, *graph: object) -> tuple[Tensor, dict[str
     return out.detach(), {n: p.grad for n, p in module.named_parameters()} | {"x": leaf.grad}
 
 
-def _compare(
-    ours: nn.Module, theirs: nn.Module, structure: GraphStructure, x: Tensor, *graph: object
-) -> None:
+def _compare(ours: nn.Module, theirs: nn.Module, structure: GraphStructure, x: Tensor, *graph: object) -> None:
     theirs.load_state_dict(ours.state_dict())
     got, got_grads = _run(ours, x, structure)
     want, want_grads = _run(theirs, x, *graph)

@@ -109,7 +109,9 @@ def test_ties_go_to_the_smallest_identity(isa: str, graph: CSRGraph) -> None:
 
 @REDUCE
 def test_int64_columns(isa: str, reduce: str) -> None:
-    assert_matches(GRAPHS["rectangular"], *inputs(GRAPHS["rectangular"], 9, torch.float32, True), reduce, None, torch.int64)
+    assert_matches(
+        GRAPHS["rectangular"], *inputs(GRAPHS["rectangular"], 9, torch.float32, True), reduce, None, torch.int64
+    )
 
 
 @pytest.mark.parametrize("view", ["columns", "rows", "transposed", "one_row"])
@@ -303,3 +305,15 @@ def test_compiles_once_for_any_size(reduce: Any, compile_counter: Any) -> None:
         want = gradients(spmm(*parts_of(graph), x, weight, reduce), x, weight)
         assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
     assert compile_counter.count <= 2
+
+
+@REDUCE
+def test_offsets_beyond_32_bits(isa: str, reduce: Any) -> None:
+    """An expanded row as 2^32 elements, of which the last rows are read."""
+    num_rows, width = 2**20, 2**12
+    x = torch.arange(width).float().expand(num_rows, width)
+    col = torch.tensor([num_rows - 1, 0, num_rows - 2], dtype=torch.int32)
+    t_rowptr = torch.zeros(num_rows + 1, dtype=torch.int64)
+    out = spmm(torch.tensor([0, 2, 3]), col, t_rowptr, col, col, x, reduce=reduce)
+    factor = torch.tensor([[2.0 if reduce == "sum" else 1.0], [1.0]])
+    assert torch.equal(out, factor * x[0])

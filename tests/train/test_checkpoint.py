@@ -90,7 +90,11 @@ def test_damage_is_named(tmp_path: Path) -> None:
     (tmp_path / "state" / ".metadata").write_bytes(b"nonsense")
     checkpoint.save_weights({"a": torch.zeros(100)}, tmp_path / "w")
     (tmp_path / "w").write_bytes((tmp_path / "w").read_bytes()[:50])
-    for load, path in ((checkpoint.load_tensors, "state"), (checkpoint.load_tensors, "none"), (checkpoint.load_weights, "w")):
+    for load, path in (
+        (checkpoint.load_tensors, "state"),
+        (checkpoint.load_tensors, "none"),
+        (checkpoint.load_weights, "w"),
+    ):
         with pytest.raises(InputError, match=path):
             load(tmp_path / path)
     with pytest.raises(InputError, match=checkpoint.NUMBERS):

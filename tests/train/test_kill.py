@@ -14,7 +14,7 @@ import pytest
 from longhop.train import Console, load_yaml, run
 from longhop.train.journal import read
 
-EPOCHS = 80
+EPOCHS = 40
 CONFIG = """
 data: {path: 'synthetic:sbm?num_nodes=200&seed=1'}
 model: {name: graphormer, layers: 2, hidden: 16, heads: 2, attention_dropout: 0.2}

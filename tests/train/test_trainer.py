@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from longhop.models import GraphormerConfig, GTConfig, SAGEConfig
+from longhop.models import GCNConfig, GraphormerConfig, GTConfig, SAGEConfig
 from longhop.train import (
     Console,
     OrderConfig,
@@ -266,14 +266,18 @@ def test_each_seed_has_its_own_split_where_asked(make: Make, tmp_path: Path, con
 
 @pytest.mark.parametrize("kind", ["degree", "rcm", "cluster"])
 @pytest.mark.parametrize(
-    "model", [None, GTConfig(layers=1, hidden=8, heads=2, attention_dropout=0.3, degree_embedding=True, hop_bias=True)]
+    "model",
+    # Not batch norm: Adam makes steps of full size from the rounding errors that are the gradient of a bias before it.
+    [
+        GCNConfig(hidden=8, norm="layer"),
+        GTConfig(layers=1, hidden=8, heads=2, attention_dropout=0.3, degree_embedding=True, hop_bias=True),
+    ],
 )
 def test_the_order_changes_nothing_but_rounding(
     kind: Any, model: Any, make: Make, tmp_path: Path, console: Console
 ) -> None:
-    changes: dict[str, Any] = {"epochs": 4} if model is None else {"epochs": 4, "model": model}
     for out, order in (("a", OrderConfig(kind="natural")), ("b", OrderConfig(kind=kind))):
-        run(make(out=str(tmp_path / out), order=order, **changes), console=console)
+        run(make(out=str(tmp_path / out), order=order, epochs=4, model=model), console=console)
     first, second = ([line[0] for line in losses(tmp_path / out)] for out in ("a", "b"))
     np.testing.assert_allclose(second, first, rtol=2e-4)
     tables = [np.loadtxt(predict_run(tmp_path / out), delimiter=",", skiprows=1) for out in ("a", "b")]

@@ -13,6 +13,7 @@ import torch
 from longhop.bench import checks, peers
 from longhop.bench.attention_case import (
     DTYPES,
+    NOISE,
     AttentionOptions,
     AttentionProblem,
     at_rows,
@@ -167,7 +168,7 @@ def check_small(given: BenchGraph, options: AttentionOptions, names: list[str]) 
             provider = make(problem)
             wanted = oracle(_plain(problem), checks.whole(problem.layout)) if name == "native-plain" else want
             got = at_rows(provider.values(), rows)
-            checks.compare_all(f"{name} on a small graph", got, wanted, tolerance(provider))
+            checks.compare_all(f"{name} on a small graph", got, wanted, tolerance(provider), NOISE)
 
 
 def _plain(problem: AttentionProblem) -> AttentionProblem:
@@ -194,7 +195,7 @@ def _checked(
         first = first_run(provider)
         rows = place if name in _PEERS else sub.rows
         wanted = oracle(_plain(problem), sub) if name == "native-plain" else want
-        checks.compare_all(name, at_rows(first.values, rows), wanted, tolerance(provider))
+        checks.compare_all(name, at_rows(first.values, rows), wanted, tolerance(provider), NOISE)
         peaks[name] = peak_of(first, "attention", options, name)
         providers.append(provider)
     if options.dgl or options.save_graph:

@@ -20,6 +20,9 @@ Dtype = Literal["f32", "bf16"]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 GRADIENTS = ("dq", "dk", "dv", "dtable")
 INPUT_SEED = 7
+NOISE = 0.2
+"""Inputs have size 1; a query with one pair has dq = 0 as the difference of two equal numbers of that size, and
+a hub's dk sums many such differences."""
 
 
 @dataclass(frozen=True, kw_only=True)

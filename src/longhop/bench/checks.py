@@ -3,6 +3,7 @@
 The oracle is ``reference.py`` of the op under autograd, so it shares no backward formula with the kernels.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ def compare(what: str, got: Tensor, want: Tensor, tolerance: float, floor: float
         got: what a provider computed.
         want: the oracle's, same shape.
         tolerance: largest ``|got - want| / |want|``; of a single element ten times that, over the largest.
-        floor: norm below which ``want`` counts as rounding noise of that norm.
+        floor: size of an element below which ``want`` counts as noise of that size: what is zero in exact
+            arithmetic by cancellation has rounding errors of the size of its terms.
 
     Raises:
         CheckFailedError: shapes differ, a number is not finite or a bound is exceeded.
@@ -42,7 +44,7 @@ def compare(what: str, got: Tensor, want: Tensor, tolerance: float, floor: float
     a, b = got.detach().double(), want.detach().double()
     if not bool(a.isfinite().all()):
         raise CheckFailedError(f"{what}: {int((~a.isfinite()).sum())} of {a.numel()} numbers are not finite")
-    whole = float((a - b).norm()) / max(float(b.norm()), floor, 1e-30)
+    whole = float((a - b).norm()) / max(float(b.norm()), floor * math.sqrt(b.numel()), 1e-30)
     single = float((a - b).abs().max()) / max(float(b.abs().max()), floor, 1e-30)
     if whole > tolerance or single > 10 * tolerance:
         raise CheckFailedError(

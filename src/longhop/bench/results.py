@@ -183,12 +183,16 @@ def _cells(row: Row) -> list[str]:
 def _about(row: Row) -> list[str]:
     lines = [
         f"{row.device_name}, {row.threads} threads, malloc {row.malloc}, load {row.load}, {row.kernels}, "
-        f"torch {row.torch_version}, longhop {row.longhop_version} {row.git_sha[:12]}".rstrip(),
+        f"torch {row.torch_version}, longhop {row.longhop_version} {_short(row.git_sha)}".rstrip(),
     ]
     if row.num_nodes:
         graph = f"{row.num_nodes:,} nodes, {row.num_edges:,} pairs, longest row {row.max_degree:,}"
         lines.insert(0, f"graph: {graph}")
     return lines
+
+
+def _short(sha: str) -> str:
+    return sha[:12] + "+" * sha.endswith("+")
 
 
 def _git_sha() -> str:

@@ -114,8 +114,7 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor, layout: AttentionLayout) -> No
         )
     if q.shape[0] != layout.num_queries:
         raise InputError(
-            f"q has {q.shape[0]} rows, the layout has {layout.num_rows} queries and "
-            f"{layout.num_global} global tokens"
+            f"q has {q.shape[0]} rows, the layout has {layout.num_rows} queries and {layout.num_global} global tokens"
         )
     expected = (layout.num_keys, q.shape[1], q.shape[2])
     _check_shape("k", k, expected)

@@ -1,5 +1,7 @@
 """Sum, mean or maximum of each node's neighbours over a layout."""
 
+from typing import Literal, get_args
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -8,14 +10,14 @@ from longhop.layout.layout import AttentionLayout
 from longhop.ops.spmm import spmm as spmm_op
 from longhop.types import InputError
 
-REDUCTIONS = ("sum", "mean", "max")
+Reduction = Literal["sum", "mean", "max"]
 
 
 def spmm(
     layout: AttentionLayout,
     x: Float[Tensor, "Nk F"],
     weight: Float[Tensor, " E"] | None = None,
-    reduce: str = "sum",
+    reduce: Reduction = "sum",
     k_ids: Int[Tensor, " Nk"] | None = None,
 ) -> Float[Tensor, "Nq F"]:
     """``out[i] = reduce_j weight_ij x[j]`` over the pairs of the layout; zeros for an empty row.
@@ -40,8 +42,8 @@ def spmm(
             f"spmm takes a layout without global tokens, this one has {layout.num_global}: they are "
             "attention's; build another layout with num_global=0"
         )
-    if reduce not in REDUCTIONS:
-        raise InputError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    if reduce not in get_args(Reduction):
+        raise InputError(f"reduce must be one of {', '.join(get_args(Reduction))}, got {reduce!r}")
     if x.dim() != 2 or x.shape[0] != layout.num_cols:
         raise InputError(f"x must be [num_cols, F] with num_cols = {layout.num_cols}, got {list(x.shape)}")
     if weight is not None and tuple(weight.shape) != (layout.num_pairs,):

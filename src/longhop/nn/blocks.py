@@ -285,9 +285,7 @@ class ConvBlock(nn.Module):
         site: number of this block among all that share a step's seed.
     """
 
-    def __init__(
-        self, conv: GCNConv | SAGEConv, *, norm: Norm, residual: bool, dropout: float, site: int
-    ) -> None:
+    def __init__(self, conv: GCNConv | SAGEConv, *, norm: Norm, residual: bool, dropout: float, site: int) -> None:
         super().__init__()
         self.conv = conv
         self.residual = nn.Linear(conv.in_features, conv.out_features) if residual else None
@@ -315,11 +313,11 @@ class ConvBlock(nn.Module):
             InputError: shapes that do not fit, or dropout without a seed.
         """
         out = self.conv.propagate(x, structure)
-        bias: Tensor | None = self.conv.bias
+        bias = self.conv.bias
         if self.residual is not None:
             out = add_product(out, x, self.residual.weight)
-            bias = self.conv.bias + self.residual.bias
-        if self.norm is not None:
-            out, bias = self.norm(out.add_(bias)), None
-        rate = self.dropout if self.training else 0.0
-        return finish(out, bias, act="relu", drop=Drop(rate, seed, self.site, structure.row_ids))
+            bias = bias + self.residual.bias
+        drop = Drop(self.dropout if self.training else 0.0, seed, self.site, structure.row_ids)
+        if self.norm is None:
+            return finish(out, bias, act="relu", drop=drop)
+        return finish(self.norm(out.add_(bias)), act="relu", drop=drop)

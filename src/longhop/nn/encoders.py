@@ -62,9 +62,7 @@ class HopBias(nn.Module):
     def __init__(self, heads: int, num_global: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(NUM_HOP_CLASSES, heads).normal_(std=EMBEDDING_STD))
-        self.tokens = (
-            nn.Parameter(torch.empty(2, num_global, heads).normal_(std=EMBEDDING_STD)) if num_global else None
-        )
+        self.tokens = nn.Parameter(torch.empty(2, num_global, heads).normal_(std=EMBEDDING_STD)) if num_global else None
 
     def forward(self, structure: GraphStructure) -> tuple[PairBias, Tensor | None]:
         """The two biases that attention takes.

@@ -1,7 +1,7 @@
 """Launches the CPU kernels of csrc/kernels/attention_*.cpp.
 
 The kernels want a row of q, k or v as [D, H] with heads fastest, padded so that it is a whole number of
-eight-lane vectors: heads to 1, 2, 4, 8, 16, 24 or 32, and D so that H D is a multiple of 8. Inputs that have
+eight-lane vectors: heads to 1, 2, 4, 8, 16 or 32, and D so that H D is a multiple of 8. Inputs that have
 this form already are used where they lie; others are copied into it once.
 """
 
@@ -46,7 +46,7 @@ class Shape:
     def of(heads: int, width: int) -> "Shape":
         """The smallest padded shape that holds ``heads`` x ``width``."""
         lanes = next((h for h in (1, 2, 4, 8) if h >= heads), 8)
-        padded = lanes if heads <= 8 else -(-heads // 8) * 8
+        padded = next((h for h in (lanes, 16, 32) if h >= heads), heads)
         per_vector = max(8 // padded, 1)  # d of every head in one vector
         return Shape(heads, width, lanes, max(padded // 8, 1), padded, -(-width // per_vector) * per_vector)
 
