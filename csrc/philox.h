@@ -50,7 +50,7 @@ struct PhiloxWords {
   u64x4 w0, w1, w2, w3;
 };
 
-static inline void philox_round(PhiloxWords& c, uint64_t k0, uint64_t k1) {
+static inline void philox_round(PhiloxWords& c, u64x4 k0, u64x4 k1) {
   const u64x4 p0 = multiply_low_words(c.w0, u64x4{} + 0xD2511F53u);
   const u64x4 p1 = multiply_low_words(c.w2, u64x4{} + 0xCD9E8D57u);
   c.w0 = (p1 >> 32) ^ c.w1 ^ k0;
@@ -61,11 +61,11 @@ static inline void philox_round(PhiloxWords& c, uint64_t k0, uint64_t k1) {
 
 // Two times four calls, interleaved: one round's latency hides behind the other's work.
 static inline void philox4x2(PhiloxKey key, PhiloxWords& a, PhiloxWords& b) {
-  uint32_t k0 = key.lo, k1 = key.hi;
+  u64x4 k0 = u64x4{} + key.lo, k1 = u64x4{} + key.hi;
   for (int round = 0; round < 10; ++round) {
     philox_round(a, k0, k1);
     philox_round(b, k0, k1);
-    k0 += 0x9E3779B9u;
+    k0 += 0x9E3779B9u;  // a carry goes to the high half, which has no effect
     k1 += 0xBB67AE85u;
   }
 }
@@ -85,7 +85,7 @@ static inline void philox_lanes(const PhiloxWords& c, uint16_t* lanes) {
 static inline f32x8 philox_keep_scale8(const uint16_t* lanes, int32_t threshold, float scale) {
   u16x8 half;
   std::memcpy(&half, lanes, sizeof half);
-  const i32x8 keep = __builtin_convertvector(half, i32x8) >= threshold;
+  const i32x8 keep = at_least8(__builtin_convertvector(half, i32x8), threshold);
   return (f32x8)(keep & (i32x8)splat(scale));
 }
 
@@ -128,8 +128,8 @@ static inline void philox_keep8(PhiloxKey key, u32x8 c0, u32x8 c1, u32x8 c2, u32
   i32x8 bits = {};
   for (int w = 0; w < 4; ++w) {
     const i32x8 high = (i32x8)((u32x8)words[w] >> 16);
-    bits |= ((words[w] & 0xffff) >= t) & (1 << (2 * w));
-    bits |= (high >= t) & (2 << (2 * w));
+    bits |= at_least8(words[w] & 0xffff, t) & (1 << (2 * w));
+    bits |= at_least8(high, t) & (2 << (2 * w));
   }
   const u8x8 bytes = __builtin_convertvector(bits, u8x8);
   std::memcpy(keep, &bytes, sizeof bytes);
@@ -138,7 +138,7 @@ static inline void philox_keep8(PhiloxKey key, u32x8 c0, u32x8 c1, u32x8 c2, u32
 // Eight lanes of 0.0 or `scale` from one byte of keep bits.
 static inline f32x8 keep_scale8(uint8_t keep, float scale) {
   const i32x8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
-  const i32x8 set = (bit & static_cast<int32_t>(keep)) == bit;
+  const i32x8 set = equal8(bit & static_cast<int32_t>(keep), bit);
   return (f32x8)(set & (i32x8)splat(scale));
 }
 

@@ -4,6 +4,12 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace LONGHOP_VARIANT {
 
 typedef float f32x8 __attribute__((vector_size(32)));
@@ -13,6 +19,49 @@ typedef uint16_t u16x8 __attribute__((vector_size(16)));
 
 static inline f32x8 splat(float x) { return f32x8{x, x, x, x, x, x, x, x}; }
 static inline f32x8 zero8() { return f32x8{}; }
+
+// Comparisons. GCC takes those of vectors wider than a register apart, lane by lane: for SSE2 they are
+// written out for halves.
+#if defined(__SSE2__) && !defined(__AVX2__)
+template <class Op>
+static inline f32x8 by_halves(f32x8 a, f32x8 b, Op op) {
+  __m128 x[2], y[2];
+  std::memcpy(x, &a, sizeof x);
+  std::memcpy(y, &b, sizeof y);
+  for (int h = 0; h < 2; ++h) x[h] = op(x[h], y[h]);
+  std::memcpy(&a, x, sizeof x);
+  return a;
+}
+static inline i32x8 less8(f32x8 a, f32x8 b) {
+  return (i32x8)by_halves(a, b, [](__m128 x, __m128 y) { return _mm_cmplt_ps(x, y); });
+}
+static inline i32x8 equal8(f32x8 a, f32x8 b) {
+  return (i32x8)by_halves(a, b, [](__m128 x, __m128 y) { return _mm_cmpeq_ps(x, y); });
+}
+static inline i32x8 equal8(i32x8 a, i32x8 b) {
+  const i32x8 difference = a ^ b;
+  return ~((difference | -difference) >> 31);
+}
+static inline i32x8 nan8(f32x8 a) {
+  return (i32x8)by_halves(a, a, [](__m128 x, __m128 y) { return _mm_cmpunord_ps(x, y); });
+}
+// The second operand where one is NaN.
+static inline f32x8 max8(f32x8 a, f32x8 b) {
+  return by_halves(a, b, [](__m128 x, __m128 y) { return _mm_max_ps(x, y); });
+}
+static inline f32x8 min8(f32x8 a, f32x8 b) {
+  return by_halves(a, b, [](__m128 x, __m128 y) { return _mm_min_ps(x, y); });
+}
+#else
+static inline i32x8 less8(f32x8 a, f32x8 b) { return a < b; }
+static inline i32x8 equal8(f32x8 a, f32x8 b) { return a == b; }
+static inline i32x8 equal8(i32x8 a, i32x8 b) { return a == b; }
+static inline i32x8 nan8(f32x8 a) { return a != a; }
+static inline f32x8 max8(f32x8 a, f32x8 b) { return a > b ? a : b; }
+static inline f32x8 min8(f32x8 a, f32x8 b) { return a < b ? a : b; }
+#endif
+// For numbers far from the ends of int32: the sign of a difference.
+static inline i32x8 at_least8(i32x8 v, int32_t bound) { return ~((v - bound) >> 31); }
 
 // Storage types: float, or bfloat16 as its 16 bits. Arithmetic is always fp32.
 struct bf16 {
@@ -33,7 +82,7 @@ static inline f32x8 load8(const bf16* p) {
 static inline void store8(float* p, f32x8 v) { std::memcpy(p, &v, sizeof v); }
 static inline void store8(bf16* p, f32x8 v) {
   const u32x8 raw = (u32x8)v;
-  const u32x8 nan = (u32x8)(v != v);
+  const u32x8 nan = (u32x8)nan8(v);
   // Round to nearest even; a NaN keeps its payload's top bits and stays quiet.
   u32x8 rounded = (raw + 0x7fff + ((raw >> 16) & 1)) >> 16;
   rounded = (nan & ((raw >> 16) | 0x40)) | (~nan & rounded);
@@ -57,8 +106,6 @@ static inline void store1(bf16* p, float v) {
 static inline f32x8 select8(i32x8 mask, f32x8 yes, f32x8 no) {
   return (f32x8)((mask & (i32x8)yes) | (~mask & (i32x8)no));
 }
-static inline f32x8 max8(f32x8 a, f32x8 b) { return a > b ? a : b; }
-static inline f32x8 min8(f32x8 a, f32x8 b) { return a < b ? a : b; }
 
 // exp(x) for x <= 88, relative error 2e-7 near 0 and 2e-6 at -87; exactly 0 below -87.3 and at -inf, NaN for NaN.
 // 2^f by a degree-5 polynomial (Chebyshev nodes) on [-1/2, 1/2], the integer part put into the exponent bits.
@@ -73,7 +120,7 @@ static inline f32x8 exp8(f32x8 x) {
   p = p * f + splat(6.931471825e-01f);
   p = p * f + splat(1.0f);
   const i32x8 power = ((i32x8)shifted << 23) + (127 << 23);
-  return (f32x8)(~(x < splat(-87.3f)) & (i32x8)(p * (f32x8)power));
+  return (f32x8)(~less8(x, splat(-87.3f)) & (i32x8)(p * (f32x8)power));
 }
 
 static inline void prefetch_bytes(const void* p, int64_t bytes) {

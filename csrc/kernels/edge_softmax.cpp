@@ -76,11 +76,6 @@ inline void reduce(const Heads& h, int64_t count, float start, float* sums, floa
 
 inline f32x8 add8(f32x8 a, f32x8 b) { return a + b; }
 
-// exp of a score less its row's largest; a NaN stays one.
-inline f32x8 weight8(f32x8 difference) {
-  return select8(difference != difference, difference, exp8(difference));
-}
-
 template <class T>
 struct Forward {
   const Heads& h;
@@ -96,7 +91,7 @@ struct Forward {
     for (int64_t head = 0; head < h.heads; ++head) top[head] = top[head] == -INFINITY ? 0.0f : top[head];
     h.repeat(top);
     const auto weight = [&](int64_t t, int64_t lanes, int64_t head) {
-      return weight8(load_run(s + t, lanes, -INFINITY) - load8(top + head));
+      return exp8(load_run(s + t, lanes, -INFINITY) - load8(top + head));
     };
     reduce(h, count, 0.0f, sums, sum, weight, add8);
   }
@@ -106,7 +101,7 @@ struct Forward {
     for (int64_t head = 0; head < h.heads; ++head) sum[head] = sum[head] == 0.0f ? 0.0f : 1.0f / sum[head];
     h.repeat(sum);
     walk(h, (end - begin) * h.heads, [&](int64_t t, int64_t lanes, int64_t head) {
-      const f32x8 weight = weight8(load_run(s + t, lanes, -INFINITY) - load8(top + head));
+      const f32x8 weight = exp8(load_run(s + t, lanes, -INFINITY) - load8(top + head));
       store_run(o + t, weight * load8(sum + head), lanes);
     });
   }
@@ -117,7 +112,7 @@ struct Forward {
       for (int64_t part = 1; part < parts; ++part) top = std::max(top, first[part * stride + head]);
       for (int64_t part = 0; part < parts; ++part) {
         const float* p = first + part * stride + head;
-        sum += p[h.repeated()] * weight8(splat(*p - top))[0];
+        sum += p[h.repeated()] * exp8(splat(*p - top))[0];
       }
       first[head] = top, first[h.repeated() + head] = sum;
     }

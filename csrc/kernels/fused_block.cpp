@@ -61,7 +61,7 @@ static inline f32x8 sigmoidal8(f32x8 x, const float (&p)[P], const float (&q)[Q]
   const i32x8 sign = (i32x8)x & INT32_MIN;
   const f32x8 half = x * (polynomial8(p, u) / polynomial8(q, u));
   const f32x8 beyond = (f32x8)(sign | (i32x8)splat(0.5f));
-  return splat(0.5f) + select8(u > splat(limit * limit), beyond, half);
+  return splat(0.5f) + select8(less8(splat(limit * limit), u), beyond, half);
 }
 
 // Rational fits in x^2 (Chebyshev points, reweighted to a level error). The normal distribution function, and
@@ -78,13 +78,6 @@ static inline f32x8 gelu_slope8(f32x8 x) {
   constexpr float q[] = {1.0f,            0.936617255f,    0.229273781f,   0.0295952372f,
                          0.00244236132f,  0.000127818028f, 5.88040575e-06f};
   return sigmoidal8(x, p, q, 5.8f);
-}
-
-template <int ACT>
-static inline f32x8 activate8(f32x8 x) {
-  if constexpr (ACT == RELU) return select8(x <= zero8(), zero8(), x);
-  if constexpr (ACT == GELU) return x * normal_cdf8(x);
-  return x;
 }
 
 template <class T>
@@ -104,7 +97,7 @@ struct Forward {
   const T* residual;  // or null
   int64_t residual_stride;
   T* out;
-  uint8_t* bits;  // [rows, groups] for relu
+  uint8_t* bits;  // [rows, groups] for relu; null where no gradient is wanted
   bool stream;
 };
 
@@ -118,8 +111,14 @@ inline void forward8(const Block& b, const Forward<T>& f, int64_t row, int64_t c
   if (b.bias) v += load(b.bias + c);
   f32x8 keep = splat(1.0f);
   if (b.threshold) keep = philox_keep_scale8(random, b.threshold, b.scale());
-  if constexpr (ACT == RELU) f.bits[row * b.groups() + c / 8] = mask_bits8(~(v <= zero8()) & (keep > zero8()));
-  v = activate8<ACT>(v) * keep;
+  if constexpr (ACT == RELU) {
+    const i32x8 positive = less8(zero8(), v) | nan8(v);  // a NaN must not vanish
+    const i32x8 kept = -(i32x8)keep >> 31;
+    if (f.bits) f.bits[row * b.groups() + c / 8] = mask_bits8(positive & kept);
+    v = (f32x8)(positive & (i32x8)v);
+  }
+  if constexpr (ACT == GELU) v *= normal_cdf8(v);
+  v *= keep;
   if (f.residual) v += load(f.residual + row * f.residual_stride + c);
   write8(f.out + row * b.width + c, v, lanes, f.stream);
 }

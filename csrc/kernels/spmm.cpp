@@ -119,7 +119,7 @@ void dot_row(const Dot<T>& p, const Stage& s, int64_t row, int64_t begin, int64_
     g[vectors - 1] = splat(scale) * load_last<lanes>(grad, last);
     // Columns in which the last vector overlaps others count once.
     const auto overlap = static_cast<int32_t>(overlapping_lanes(p.width, c, vectors, lanes));
-    g[vectors - 1] = select8(lane >= overlap, g[vectors - 1], zero8());
+    g[vectors - 1] = select8(at_least8(lane, overlap), g[vectors - 1], zero8());
     dot_pairs<vectors, lanes>(g, p.x + c, s, begin, end, ahead, last, c > 0, out);
   });
 }

@@ -64,7 +64,7 @@ inline void max_pairs(const T* x, const Stage& s, int64_t begin, int64_t end, in
     const i32x8 here = i32x8{} + static_cast<int32_t>(s.position[n]);
     for (int k = 0; k < VECTORS; ++k) {
       const f32x8 v = coef * (k < VECTORS - 1 ? load8(row + 8 * k) : load_last<LANES>(row, last));
-      const i32x8 better = (v > best[k]) | (v != v);  // NaN wins: it must not vanish
+      const i32x8 better = less8(best[k], v) | nan8(v);  // NaN wins: it must not vanish
       best[k] = select8(better, v, best[k]);
       position[k] = (better & here) | (~better & position[k]);
     }
@@ -169,10 +169,10 @@ inline void won_pairs(const MaxGrad<T, W>& p, const Stage& s, int64_t begin, int
     const f32x8 coef = splat(s.coef[n]);
     const i32x8 here = i32x8{} + static_cast<int32_t>(s.position[n]);
     for (int k = 0; k < VECTORS - 1; ++k) {
-      const i32x8 won = load_winners<0>(winner + 8 * k, 0) == here;
+      const i32x8 won = equal8(load_winners<0>(winner + 8 * k, 0), here);
       acc[k] += coef * select8(won, load8(grad + 8 * k), zero8());
     }
-    const i32x8 won = load_winners<LANES>(winner, last) == here;
+    const i32x8 won = equal8(load_winners<LANES>(winner, last), here);
     acc[VECTORS - 1] += coef * select8(won, load_last<LANES>(grad, last), zero8());
   }
 }

@@ -75,7 +75,7 @@ def test_models(name: str, ordered: bool) -> None:
 
 def _attention_structure(nodes: int, degree: int, num_global: int = 0) -> GraphStructure:
     graph = local_random(nodes, degree, seed=nodes)
-    return GraphStructure.from_graph(graph, num_global=num_global, given=graph)
+    return GraphStructure.from_graph(graph, num_global=num_global, hop_classes=True)
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {

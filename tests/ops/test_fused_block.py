@@ -180,6 +180,15 @@ def test_what_is_saved(act: Any, p: float) -> None:
     assert large == expected[act]
 
 
+@ACT
+def test_without_gradients(isa: str, act: Any) -> None:
+    x, bias = random(20, 30), random(30, seed=3)
+    with torch.no_grad():
+        out = fused(x.requires_grad_(), bias, act=act, dropout=0.3, seed=SEED)
+    assert torch.equal(out, fused(x, bias, act=act, dropout=0.3, seed=SEED))
+    assert not out.requires_grad
+
+
 def test_nothing_to_do_returns_the_input() -> None:
     x = random(4, 5)
     assert fused(x) is x

@@ -259,6 +259,7 @@ def test_indices_out_of_range_are_refused(isa: str, broken: str, value: int) -> 
         ({"perm": torch.zeros(5, dtype=torch.int32)}, "perm must be int32"),
         ({"weight": torch.zeros(5)}, r"weight must be .*\[\d+\], got torch.float32 \[5\]"),
         ({"k_ids": torch.zeros(63)}, "k_ids must be int64"),
+        ({"weight": torch.zeros(5, device="meta")}, "one device, got cpu, meta"),
         ({"reduce": "min"}, "reduce must be one of sum, mean, max"),
         ({"max_degree": 2**31, "reduce": "max"}, "2\\^31"),
     ],

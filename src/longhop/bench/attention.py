@@ -159,7 +159,7 @@ def check_small(given: BenchGraph, options: AttentionOptions, names: list[str]) 
     Raises:
         CheckFailedError: one is off.
     """
-    nodes = max(200, min(20_000, 400_000 // (options.heads * options.width)))
+    nodes = max(200, min(given.graph.num_nodes // 2, 20_000, 400_000 // (options.heads * options.width)))
     problem = AttentionProblem.make(small_like(given, nodes), options)
     rows = torch.arange(problem.layout.num_rows)
     want = oracle(problem, checks.whole(problem.layout))

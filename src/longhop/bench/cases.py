@@ -39,8 +39,8 @@ class CommonOptions:
     threads: int = 0
     """Threads of torch and of the kernels; 0 = torch's own choice."""
     malloc: Malloc = "keep"
-    """keep = glibc keeps all freed memory; train = as a training run sets it up; default = as glibc comes;
-    kept = keep, set up by the environment already."""
+    """keep = glibc keeps all freed memory; train = as a training run has it; default = glibc as it comes; kept = keep,
+    set up by the environment already."""
 
     def __post_init__(self) -> None:
         if self.repeat < 1:

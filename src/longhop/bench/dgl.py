@@ -71,7 +71,7 @@ class DglProvider:
         answer = self._read()
         if answer != _READY:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             raise CheckFailedError(f"dgl: {answer.removeprefix(_WRONG).strip() or 'its process did not start'}")
 
     def __enter__(self) -> "DglProvider":

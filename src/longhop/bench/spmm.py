@@ -28,6 +28,7 @@ from longhop.ops.dispatch import use_backend
 from longhop.types import InputError
 
 KERNEL = "spmm"
+Reduce = Literal["sum", "mean", "max"]
 TOLERANCE = 1e-5
 _SEED = 11
 
@@ -42,7 +43,7 @@ class SpmmOptions(GraphOptions):
 
     width: int = 64
     """F, columns of x."""
-    reduce: Literal["sum", "mean", "max"] = "sum"
+    reduce: Reduce = "sum"
     """What becomes of a row's neighbours."""
     weighted: Literal["no", "yes"] = "no"
     """Whether pairs have constant weights, as in a GCN."""
@@ -73,7 +74,7 @@ class SpmmProblem:
     x: Tensor
     dout: Tensor
     weight: Tensor | None
-    reduce: str
+    reduce: Reduce
 
     @staticmethod
     def make(given: BenchGraph, options: SpmmOptions) -> "SpmmProblem":
@@ -148,7 +149,7 @@ def run(options: SpmmOptions) -> Report:
         given = make_graph(options.graph).ordered(options.order)
         problem = SpmmProblem.make(given, options)
         names, notes = _participants(options, problem)
-        small = SpmmProblem.make(small_like(given, 2000), options)
+        small = SpmmProblem.make(small_like(given, min(given.graph.num_nodes, 2000)), options)
         want = oracle(small, checks.whole(small.layout))
         for name in names:
             if name in _MAKERS:

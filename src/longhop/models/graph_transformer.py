@@ -1,6 +1,5 @@
 """Graphormer and GT: transformers whose attention runs over the edges of the graph."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,14 +134,13 @@ class GraphTransformer(NodeModel):
         check_graph(graph)
         pairs = symmetrize(graph)[0] if self.config.both_directions else graph
         pairs, _ = add_self_loops(pairs)
-        structure = GraphStructure.from_graph(
+        return GraphStructure.from_graph(
             pairs,
             num_global=self.config.num_global,
             node_ids=node_ids,
-            given=graph if self.hop is not None else None,
+            given=graph,
+            hop_classes=self.config.hop_bias,
         )
-        # Degrees are those of the graph as given, so they need no hop classes.
-        return dataclasses.replace(structure, degree=graph.degree())
 
     def forward(
         self,

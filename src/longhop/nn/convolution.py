@@ -37,7 +37,7 @@ def gcn_structure(graph: CSRGraph, node_ids: Tensor | None = None) -> GraphStruc
     inverse = torch.where(total > 0, total, 1).rsqrt() * (total > 0)
     weight = (inverse[rows] * given.double() * inverse[col]).float()
     weighted = CSRGraph(rowptr=looped.rowptr, col=looped.col, num_cols=looped.num_cols, weight=weight)
-    return GraphStructure.from_graph(weighted, node_ids=node_ids, use_weight=True)
+    return GraphStructure.from_graph(weighted, node_ids=node_ids, given=graph, use_weight=True)
 
 
 def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:

@@ -77,5 +77,5 @@ class HopBias(nn.Module):
             InputError: the structure has no pair types.
         """
         if structure.pair_type is None:
-            raise InputError("the hop bias needs structure.pair_type: from_graph(..., given=graph) makes it")
+            raise InputError("the hop bias needs structure.pair_type: from_graph(..., hop_classes=True) makes it")
         return (structure.pair_type, self.table), self.tokens

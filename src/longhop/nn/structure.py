@@ -55,6 +55,7 @@ class GraphStructure:
         num_global: int = 0,
         node_ids: Tensor | None = None,
         given: CSRGraph | None = None,
+        hop_classes: bool = False,
         use_weight: bool = False,
     ) -> "GraphStructure":
         """The structure whose pairs are the entries of ``graph``, exactly.
@@ -63,8 +64,9 @@ class GraphStructure:
             graph: the pairs.
             num_global: G, global tokens.
             node_ids: int64 [N] or None.
-            given: the graph as it came, when pairs were added to it: its in-degrees and the hop class of
-                each pair (:meth:`AttentionLayout.hop_class`) are noted too. None: degrees of ``graph``.
+            given: the graph as it came, when pairs were added to it; its in-degrees are noted. None: ``graph``.
+            hop_classes: note the class of each pair among the edges of ``given``
+                (:meth:`AttentionLayout.hop_class`) as ``pair_type``.
             use_weight: take the entries' weights as ``edge_weight``.
 
         Returns:
@@ -74,11 +76,12 @@ class GraphStructure:
             InputError: sizes that do not fit.
         """
         layout = AttentionLayout.from_graph(graph, num_global=num_global)
+        given = graph if given is None else given
         return cls(
             layout=layout,
             node_ids=node_ids,
-            degree=(graph if given is None else given).degree(),
-            pair_type=None if given is None else layout.hop_class(given),
+            degree=given.degree(),
+            pair_type=layout.hop_class(given) if hop_classes else None,
             edge_weight=graph.weight if use_weight else None,
         )
 

@@ -53,6 +53,13 @@ def check_vector(op: str, name: str, x: Tensor, length: int, dtypes: tuple[torch
         raise InputError(f"{op}: {name} must be {kinds} [{length}], got {x.dtype} {list(x.shape)}")
 
 
+def check_devices(op: str, *tensors: Tensor | None) -> None:
+    """Raise InputError unless all tensors lie on one device."""
+    devices = {str(t.device) for t in tensors if t is not None}
+    if len(devices) > 1:
+        raise InputError(f"{op}: all tensors must lie on one device, got {', '.join(sorted(devices))}")
+
+
 def check_reduction(op: str, reduce: str) -> None:
     """Raise InputError for a reduction that does not exist."""
     if reduce not in REDUCTIONS:

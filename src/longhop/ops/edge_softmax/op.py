@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from longhop.ops import dispatch
-from longhop.ops.checks import check_matrix, check_offsets, wide_dtype
+from longhop.ops.checks import check_devices, check_matrix, check_offsets, wide_dtype
 from longhop.ops.edge_softmax import native_impl, reference
 from longhop.saving import Role, save, saved
 
@@ -28,6 +28,7 @@ def edge_softmax(rowptr: Tensor, scores: Tensor) -> Tensor:
         InputError: shapes or types that do not fit together.
         RuntimeError: offsets that do not rise from 0 to E.
     """
+    check_devices(_OP, rowptr, scores)
     check_offsets(_OP, "rowptr", rowptr)
     check_matrix(_OP, "scores", scores)
     out: Tensor = _forward(rowptr, scores)

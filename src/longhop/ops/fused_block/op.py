@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from longhop.ops import dispatch
-from longhop.ops.checks import FLOATING_DTYPES, check_vector, wide_dtype
+from longhop.ops.checks import FLOATING_DTYPES, check_devices, check_vector, wide_dtype
 from longhop.ops.fused_block import native_impl, reference
 from longhop.ops.fused_block.reference import Dropout
 from longhop.ops.philox import drop_threshold
@@ -66,6 +66,7 @@ def _check(
 ) -> None:  # fmt: skip
     if x.dim() == 0 or x.shape[-1] == 0 or not x.is_floating_point():
         raise InputError(f"{_OP}: x must be floating [..., F] with F > 0, got {x.dtype} {list(x.shape)}")
+    check_devices(_OP, x, bias, residual, seed, row_ids)
     if act not in _ACTS:
         raise InputError(f"{_OP}: act must be one of {', '.join(_ACTS)}, got {act!r}")
     if bias is not None:
@@ -76,11 +77,8 @@ def _check(
         )
     if threshold and seed is None:
         raise InputError(f"{_OP}: dropout needs a seed (int64 tensor of one element)")
-    if seed is not None and (seed.dtype != torch.int64 or seed.numel() != 1 or seed.device != x.device):
-        raise InputError(
-            f"{_OP}: seed must be an int64 tensor of one element on {x.device}, "
-            f"got {seed.dtype} {list(seed.shape)} on {seed.device}"
-        )
+    if seed is not None and (seed.dtype != torch.int64 or seed.numel() != 1):
+        raise InputError(f"{_OP}: seed must be an int64 tensor of one element, got {seed.dtype} {list(seed.shape)}")
     if not 0 <= site < 2**32:
         raise InputError(f"{_OP}: site must lie in 0..2^32 - 1, got {site}")
     if row_ids is not None:

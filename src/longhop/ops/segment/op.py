@@ -8,6 +8,7 @@ from torch import Tensor
 from longhop.ops import dispatch
 from longhop.ops.checks import (
     WINNER_DTYPES,
+    check_devices,
     check_matrix,
     check_offsets,
     check_reduction,
@@ -38,6 +39,7 @@ def segment(
         InputError: shapes or types that do not fit together.
         RuntimeError: offsets that do not rise from 0 to E.
     """
+    check_devices(_OP, src, rowptr)
     check_matrix(_OP, "src", src)
     check_offsets(_OP, "rowptr", rowptr)
     check_reduction(_OP, reduce)

@@ -68,17 +68,24 @@ def rows(x: Tensor, shape: Shape) -> Tensor:
     right = (x.stride(1) == 1 and x.stride(2) == h) or flat == 0
     if shape.exact and right and x.stride(0) >= 0:
         return x
-    packed = x.new_zeros(n, shape.padded_width, shape.padded_heads)
-    packed[:, :d, :h] = x.transpose(1, 2)
-    return packed
+    return _copy_rows(x, shape.padded_heads, shape.padded_width)
 
 
 def heads_fastest(x: Tensor, num_heads: int, width: int) -> Tensor:
     """Padded rows [N, D', H'] back as an [N, H, D] view with strides (D H, 1, H), copied where padded."""
-    n, d, h = x.shape
-    if (d, h) != (width, num_heads):
-        x = x[:, :width, :num_heads].contiguous()
-    return x.view(n, width, num_heads).transpose(1, 2)
+    if x.shape[1:] != (width, num_heads):
+        x = _copy_rows(x.transpose(1, 2)[:, :num_heads, :width], num_heads, width)
+    return x.transpose(1, 2)
+
+
+def _copy_rows(x: Tensor, num_heads: int, width: int) -> Tensor:
+    """[N, H, D] of any strides as contiguous [N, width, num_heads], zeros in the padding."""
+    n, h, d = x.shape
+    out = x.new_empty(n, width, num_heads)
+    native.call(
+        "head_rows", "piiiiiipiii", x, *x.stride(), n, h, d, out, num_heads, width, x.element_size()
+    )  # fmt: skip
+    return out
 
 
 def _lanes(table: Tensor, shape: Shape) -> Tensor:

@@ -13,6 +13,7 @@ from longhop.ops import dispatch
 from longhop.ops.checks import (
     FLOATING_DTYPES,
     INDEX_DTYPES,
+    check_devices,
     check_matrix,
     check_offsets,
     check_reduction,
@@ -69,6 +70,7 @@ def _check(
     rowptr: Tensor, col: Tensor, t_rowptr: Tensor, t_col: Tensor, perm: Tensor, x: Tensor,
     weight: Tensor | None, k_ids: Tensor | None,
 ) -> None:  # fmt: skip
+    check_devices(_OP, rowptr, col, t_rowptr, t_col, perm, x, weight, k_ids)
     check_offsets(_OP, "rowptr", rowptr)
     check_offsets(_OP, "t_rowptr", t_rowptr)
     check_matrix(_OP, "x", x)
