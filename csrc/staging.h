@@ -19,7 +19,9 @@
 
 namespace LONGHOP_VARIANT {
 
-constexpr int BAD_INDEX = 3;       // a status beside those of LhStatus: an offset, column or permutation entry is out of range
+// A status beside those of LhStatus: an offset, column or permutation entry is out of range.
+constexpr int BAD_INDEX = 3;
+
 constexpr int64_t GRAIN = 1024;    // pairs of a work item
 constexpr int64_t LONGEST = 4096;  // pairs of a row that is not cut
 
@@ -80,7 +82,7 @@ bool stage_pairs(const Pairs& p, int64_t begin, int64_t end, int64_t stride, int
   if (p.weight)
     for (int64_t n = 0; n < count; ++n) s.coef[n] = p.weight[s.position[n]];
   if (p.source_scale)
-    for (int64_t n = 0; n < count; ++n) s.coef[n] *= p.source_scale[col ? static_cast<int64_t>(col[begin + n]) : begin + n];
+    for (int64_t n = 0; n < count; ++n) s.coef[n] *= p.source_scale[p.source(begin + n)];
   for (int64_t n = 0; n < ahead && count > 0; ++n) s.offset[count + n] = s.offset[count - 1];
   return true;
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from longhop.cli.app import COMMANDS, main
-from longhop.cli.train import parse_seeds
+from longhop.cli.arguments import option_names
+from longhop.cli.train import Arguments, default_arguments, parse_seeds
 from longhop.recipes import RECIPES
 from longhop.types import InputError
 
@@ -121,8 +122,8 @@ def test_train_evaluate_predict(yaml: str, folder: Path, capsys: pytest.CaptureF
 
 
 def test_runs_without_a_name_are_numbered_and_resume_takes_the_last(yaml: str, folder: Path) -> None:
-    for _ in range(2):
-        assert main(["train", yaml, *SMALL]) == 0
+    assert main(["train", yaml]) == 0
+    assert main(["train", yaml, *SMALL]) == 0
     assert main(["train", yaml, *SMALL, "--resume", "auto"]) == 0
     assert sorted(path.name for path in (folder / "runs").iterdir()) == ["tiny", "tiny-2"]
 
@@ -151,6 +152,20 @@ def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
 def test_seeds_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="give numbers and ranges"):
         parse_seeds(text)
+
+
+def test_no_option_comes_or_goes_unnoticed() -> None:
+    """What scripts may rely on; a change here belongs in the changelog."""
+    options = {
+        "": "seeds out resume force_resume",
+        "order": "kind num_clusters seed",
+        "optim": "name lr weight_decay beta1 beta2 eps schedule warmup_epochs power final_lr",
+        "train": "epochs eval_every patience setting split_per_seed label_smoothing clip_norm save_every "
+        "allocator threads",
+    }
+    expected = {f"{section}.{name}".lstrip(".") for section, names in options.items() for name in names.split()}
+    found = set(option_names(Arguments, default_arguments(RECIPES["demo"](), [])))
+    assert {name for name in found if not name.startswith(("data.", "model."))} == expected
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,7 @@ def ogb_binary(tmp_path):
         num_nodes_list=np.array([4]),
         num_edges_list=np.array([3]),
     )
-    np.savez_compressed(
-        folder / "raw" / "node-label.npz", node_label=np.array([[0.0], [2.0], [1.0], [np.nan]])
-    )
+    np.savez_compressed(folder / "raw" / "node-label.npz", node_label=np.array([[0.0], [2.0], [1.0], [np.nan]]))
     for part, ids in {"train": "0\n", "valid": "1\n", "test": "2\n"}.items():
         write_gz(folder / "split" / "time" / f"{part}.csv.gz", ids)
     return folder

@@ -14,9 +14,7 @@ def write_gz(path: Path, text: str) -> None:
 def heterophilous_arrays() -> dict[str, np.ndarray]:
     masks = np.zeros((3, 10, 5), dtype=bool)
     for split in range(10):
-        masks[0, split, split % 5] = masks[1, split, (split + 1) % 5] = masks[2, split, (split + 2) % 5] = (
-            True
-        )
+        masks[0, split, split % 5] = masks[1, split, (split + 1) % 5] = masks[2, split, (split + 2) % 5] = True
     return {
         "node_features": np.arange(10, dtype=np.float32).reshape(5, 2),
         "node_labels": np.array([0, 1, 0, 1, 0]),

@@ -171,10 +171,7 @@ def break_file(path, how):
 OGB_FILES = ["raw/edge", "raw/num-node-list", "raw/node-label", "raw/node-feat", "split/time/train"]
 # Without its features a data set is one without features.
 OGB_DAMAGE = [
-    (name, how)
-    for name in OGB_FILES
-    for how in ("missing", "empty", "cut")
-    if (name, how) != (OGB_FILES[3], "missing")
+    (name, how) for name in OGB_FILES for how in ("missing", "empty", "cut") if (name, how) != (OGB_FILES[3], "missing")
 ]
 
 

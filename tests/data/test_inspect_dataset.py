@@ -44,9 +44,7 @@ def test_counts():
 
 def test_symmetric_graph_without_edges_or_labels_in_columns():
     found = inspect_dataset(
-        from_arrays(
-            {"edge_index": [[0, 1], [1, 0]], "y": [[0, 1], [1, float("nan")], [1, 0]], "train_mask": [0]}
-        )
+        from_arrays({"edge_index": [[0, 1], [1, 0]], "y": [[0, 1], [1, float("nan")], [1, 0]], "train_mask": [0]})
     )
     assert found["symmetric"]
     assert found["num_features"] == 0

@@ -81,9 +81,7 @@ def test_planted_clusters_are_found(method: str, worst: int) -> None:
     dst = blocks[src] * 50 + torch.arange(50).repeat(400)
     shuffle = torch.randperm(400, generator=torch.Generator().manual_seed(0))
     bridge = torch.arange(0, 350, 50)
-    graph, _ = symmetrize(
-        from_coo(shuffle[torch.cat([src, bridge])], shuffle[torch.cat([dst, bridge + 50])], 400)[0]
-    )
+    graph, _ = symmetrize(from_coo(shuffle[torch.cat([src, bridge])], shuffle[torch.cat([dst, bridge + 50])], 400)[0])
     report = partition(graph, 8, method=method).report  # type: ignore[arg-type]
     assert report.cut <= worst
     assert report.warnings == ()
@@ -160,9 +158,7 @@ def test_a_bad_answer_leads_to_the_fallback_with_its_reason(
 
 def test_empty_parts_of_metis_are_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child = tmp_path / "child.py"
-    child.write_text(
-        "import sys, numpy as np\nnp.save(sys.argv[1] + '/part.npy', np.repeat([0, 1, 4], [4, 26, 10]))"
-    )
+    child.write_text("import sys, numpy as np\nnp.save(sys.argv[1] + '/part.npy', np.repeat([0, 1, 4], [4, 26, 10]))")
     monkeypatch.setattr(metis_child, "__file__", str(child))
     parts = partition(path(40), 5)
     assert is_sound(parts, 40, 78)

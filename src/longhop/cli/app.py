@@ -4,6 +4,8 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
+from longhop.cli import restart
+
 COMMANDS = {
     "inspect": "say what a data set holds",
     "train": "train a recipe or a YAML file",
@@ -38,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         nearest = difflib.get_close_matches(words[0], list(COMMANDS), n=1, cutoff=0.0)[0]
         print(f"longhop: unknown command {words[0]}; the nearest known one is {nearest}", file=sys.stderr)
         return 2
+    if argv is None and words[0] == "train":
+        # Before torch is imported: a caller who passes words keeps the process that it has.
+        restart.without_thread_cache(words)
     return _guarded(importlib.import_module(f"longhop.cli.{words[0]}").main, words[1:])
 
 

@@ -51,7 +51,7 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, default: T | None =
 
 
 def _check_options(kind: type, default: Any, words: Sequence[str]) -> None:
-    known = [*_options(kind, default), "help"]
+    known = [*option_names(kind, default), "help"]
     for word in words:
         option = word[2:].split("=")[0].replace("-", "_")
         if word.startswith("--") and option and option not in known:
@@ -59,13 +59,13 @@ def _check_options(kind: type, default: Any, words: Sequence[str]) -> None:
             raise InputError(str(error).replace("key ", "option --", 1).replace(" is ", " is --"))
 
 
-def _options(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
+def option_names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
     """Dotted names of the options that tyro makes of a dataclass."""
     for name, hint in typing.get_type_hints(kind).items():
         value = getattr(default, name, None)
         nested = type(value) if dataclasses.is_dataclass(value) else hint
         if dataclasses.is_dataclass(nested):
-            yield from _options(typing.cast(type, nested), value, f"{prefix}{name}.")
+            yield from option_names(typing.cast(type, nested), value, f"{prefix}{name}.")
         else:
             yield prefix + name
 

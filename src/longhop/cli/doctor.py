@@ -72,8 +72,7 @@ def _text(found: dict[str, Any]) -> str:
         kernels = f"none, the slow reference path runs: {native_found['reason']}"
     memory = f"{hardware_found['memory_bytes'] / 2**30:.1f} GiB"
     lines = [
-        "versions   "
-        + ", ".join(f"{name} {number or 'missing'}" for name, number in found["versions"].items()),
+        "versions   " + ", ".join(f"{name} {number or 'missing'}" for name, number in found["versions"].items()),
         f"kernels    {kernels}",
         f"machine    {hardware_found['processor']}, {hardware_found['cores']} cores, {memory}",
         f"threads    {hardware_found['threads']}",

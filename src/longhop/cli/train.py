@@ -47,7 +47,8 @@ def main(words: list[str]) -> int:
         return 0 if words else 2
     source, options = words[0], words[1:]
     config = _base(source)
-    arguments = parse(Arguments, options, prog=f"longhop train {source}", default=_defaults(config, options))
+    default = default_arguments(config, options)
+    arguments = parse(Arguments, options, prog=f"longhop train {source}", default=default)
     resume = arguments.resume
     if arguments.force_resume and resume == "never":
         raise InputError("--force-resume contradicts --resume never; add --resume auto")
@@ -93,7 +94,8 @@ def _base(source: str) -> RunConfig:
     )
 
 
-def _defaults(config: RunConfig, options: list[str]) -> Arguments:
+def default_arguments(config: RunConfig, options: list[str]) -> Arguments:
+    """What the command line starts from: ``config``, but for a model of another kind in ``options``."""
     return Arguments(
         data=config.data,
         model=_chosen_model(config.model, options),
@@ -107,7 +109,7 @@ def _defaults(config: RunConfig, options: list[str]) -> Arguments:
 
 def _chosen_model(model: ModelConfig, options: list[str]) -> ModelConfig:
     """``--model.name`` of another kind starts from that kind's own defaults."""
-    for word, following in zip(options, [*options[1:], ""], strict=True):
+    for word, following in zip(options, [*options, ""][1:], strict=True):
         option, equals, value = word.partition("=")
         if option == "--model.name":
             name = value if equals else following

@@ -75,9 +75,7 @@ def find_arrays(data: Mapping[Any, Any], where: str, name: str = "", *, undirect
     Raises:
         InputError: no edges or labels, or arrays of the wrong shape.
     """
-    keys = {
-        part: next((key for key in names if data.get(key) is not None), "") for part, names in _NAMES.items()
-    }
+    keys = {part: next((key for key in names if data.get(key) is not None), "") for part, names in _NAMES.items()}
     found = {part: as_array(data[key], f"{where}[{key}]") for part, key in keys.items() if key}
     places = {part: f"{where}[{key}]" for part, key in keys.items() if key}
     src, dst, places["edges"] = _edges(data, where)
@@ -142,9 +140,7 @@ def _edges(data: Mapping[Any, Any], where: str) -> tuple[Array, Array, str]:
     return pairs[0], pairs[1], place
 
 
-def _num_nodes(
-    data: Mapping[Any, Any], found: Mapping[str, Array], node_ids: Array | None, where: str
-) -> int:
+def _num_nodes(data: Mapping[Any, Any], found: Mapping[str, Array], node_ids: Array | None, where: str) -> int:
     if data.get("num_nodes") is not None:
         count = as_array(data["num_nodes"], f"{where}[num_nodes]")
         if count.size != 1 or count.dtype.kind not in "iu":
@@ -188,9 +184,7 @@ def _admitted() -> list[Any]:
         "data": ("Data", "DataEdgeAttr", "DataTensorAttr"),
         "storage": ("BaseStorage", "NodeStorage", "EdgeStorage", "GlobalStorage"),
     }
-    stand_ins = [
-        (_StandIn, f"torch_geometric.data.{module}.{name}") for module, names in pyg.items() for name in names
-    ]
+    stand_ins = [(_StandIn, f"torch_geometric.data.{module}.{name}") for module, names in pyg.items() for name in names]
     dtypes = {type(np.dtype(code)) for code in "?bhilqBHILQefd"}
     rebuild = numpy_rebuilder("multiarray", "_reconstruct")
     return [

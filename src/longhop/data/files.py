@@ -116,9 +116,7 @@ def reading(path: Path, key: str = "") -> Iterator[None]:
     except InputError:
         raise
     except FileNotFoundError as error:
-        raise InputError(
-            f"{where}: no such file; check the path and that the download is complete"
-        ) from error
+        raise InputError(f"{where}: no such file; check the path and that the download is complete") from error
     except PermissionError as error:
         raise InputError(f"{where}: no permission to read; change the file's mode") from error
     except _DAMAGE as error:
@@ -148,15 +146,11 @@ def _bad_row(path: Path, opener: Callable[..., IO[str]], dtype: type[np.generic]
                 np.array(fields).astype(dtype)
             except (ValueError, OverflowError):
                 kind = np.dtype(dtype).name
-                return InputError(
-                    f"{path}, line {number}: {line.strip()[:60]!r} is not {kind} numbers; mend it"
-                )
+                return InputError(f"{path}, line {number}: {line.strip()[:60]!r} is not {kind} numbers; mend it")
     return None
 
 
-def _through_cache(
-    path: Path, key: str, write: Callable[[IO[bytes]], None], read: Callable[[], Array]
-) -> Array:
+def _through_cache(path: Path, key: str, write: Callable[[IO[bytes]], None], read: Callable[[], Array]) -> Array:
     """Map the cached array of a file, written first on a miss; without a usable cache, just read the file."""
     stat = path.stat()
     identity = f"1|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{key}"

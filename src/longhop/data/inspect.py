@@ -50,10 +50,7 @@ def inspect_dataset(dataset: NodeDataset) -> dict[str, Any]:
         "unlabelled": int((~labelled(dataset.y)).sum()),
         "edge_homophily": _homophily(dataset),
         "splits": [
-            {
-                part: int(mask[:, i].sum())
-                for part, mask in zip(("train", "val", "test"), dataset.splits, strict=True)
-            }
+            {part: int(mask[:, i].sum()) for part, mask in zip(("train", "val", "test"), dataset.splits, strict=True)}
             for i in range(dataset.num_splits)
         ],
         "fingerprint": dataset.fingerprint(),
@@ -64,9 +61,7 @@ def inspect_dataset(dataset: NodeDataset) -> dict[str, Any]:
 def is_symmetric(graph: CSRGraph) -> bool:
     """Whether every edge has its reverse (weights apart)."""
     flipped = graph.transpose()
-    return torch.equal(graph.rowptr, flipped.rowptr) and torch.equal(
-        graph.col, flipped.col.to(graph.col.dtype)
-    )
+    return torch.equal(graph.rowptr, flipped.rowptr) and torch.equal(graph.col, flipped.col.to(graph.col.dtype))
 
 
 def _components(graph: CSRGraph) -> tuple[int, int]:
@@ -96,10 +91,7 @@ def _balance(dataset: NodeDataset) -> list[int] | list[dict[str, float]]:
     key = "positive" if dataset.task == "multilabel" else "mean"
     sums = y.nan_to_num().double().sum(dim=0)
     values = sums if key == "positive" else sums / known.sum(dim=0).clamp(min=1)
-    return [
-        {"labelled": n, key: value}
-        for n, value in zip(known.sum(dim=0).tolist(), values.tolist(), strict=True)
-    ]
+    return [{"labelled": n, key: value} for n, value in zip(known.sum(dim=0).tolist(), values.tolist(), strict=True)]
 
 
 def _homophily(dataset: NodeDataset) -> float | None:

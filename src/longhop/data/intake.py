@@ -69,9 +69,7 @@ def assemble(found: Found, config: DataConfig) -> NodeDataset:
         InputError: anything that does not fit together, naming file, row and both numbers.
     """
     if found.num_nodes < 1:
-        raise InputError(
-            f"{found.place('y')}: the data set has {found.num_nodes} nodes; at least one is needed"
-        )
+        raise InputError(f"{found.place('y')}: the data set has {found.num_nodes} nodes; at least one is needed")
     notes = list(found.notes)
     graph, report = _graph(found, config.symmetrize or found.undirected)
     labels = read_labels(found.y, found.num_nodes, found.place("y"))
@@ -85,9 +83,7 @@ def assemble(found: Found, config: DataConfig) -> NodeDataset:
     splits, split_notes = read_splits(given, found.num_nodes, has_label, where)
     count = splits.train.shape[1]
     if not 0 <= config.split < count:
-        raise InputError(
-            f"split is {config.split}, but {found.name} has splits 0..{count - 1}; choose one of them"
-        )
+        raise InputError(f"split is {config.split}, but {found.name} has splits 0..{count - 1}; choose one of them")
     x = None
     if found.x is not None:
         x = read_features(found.x, found.num_nodes, found.place("x"))

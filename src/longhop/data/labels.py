@@ -63,9 +63,7 @@ def read_labels(given: Array, num_nodes: int, where: str) -> Labels:
 def _classes(ids: Array, where: str) -> Labels:
     if (ids < -1).any():
         row = int((ids < -1).argmax())
-        raise InputError(
-            f"{where}, row {row}: class {ids[row]} is below 0; use 0..C-1, and -1 for unlabelled nodes"
-        )
+        raise InputError(f"{where}, row {row}: class {ids[row]} is below 0; use 0..C-1, and -1 for unlabelled nodes")
     count = int(ids.max()) + 1
     return Labels(torch.from_numpy(ids), count, "binary" if count == 2 else "multiclass")
 

@@ -112,7 +112,5 @@ def _splits(path: Path) -> tuple[dict[str, Array], Path | None]:
             given = Npz(candidate)
             keys = {"train": ("train",), "val": ("valid", "val"), "test": ("test",)}
             found = {part: next((key for key in keys[part] if key in given), "") for part in keys}
-            return {
-                part: as_array(given[key], str(candidate)) for part, key in found.items() if key
-            }, candidate
+            return {part: as_array(given[key], str(candidate)) for part, key in found.items() if key}, candidate
     return {}, None

@@ -60,15 +60,11 @@ def _table(folder: Path, stem: str) -> Path:
 
 
 def _read_csv(raw: Path) -> _Content:
-    paths = {
-        part: _table(raw, stem) for part, stem in (("edges", "edge"), ("x", "node-feat"), ("y", "node-label"))
-    }
+    paths = {part: _table(raw, stem) for part, stem in (("edges", "edge"), ("x", "node-feat"), ("y", "node-label"))}
     nodes, counts = _table(raw, "num-node-list"), _table(raw, "num-edge-list")
     edges = read_table(paths["edges"], np.int64)
     if len(edges) and edges.shape[1] != 2:
-        raise InputError(
-            f"{paths['edges']}, line 1: {edges.shape[1]} columns instead of source,target; mend the file"
-        )
+        raise InputError(f"{paths['edges']}, line 1: {edges.shape[1]} columns instead of source,target; mend the file")
     _check_count(len(edges), _single(read_table(counts, np.int64), counts), paths["edges"], counts)
     return _Content(
         edges=edges.T if len(edges) else np.zeros((2, 0), dtype=np.int64),
@@ -87,9 +83,7 @@ def _read_binary(raw: Path) -> _Content:
             raise InputError(f"{npz.path}: no array {key} among {sorted(npz)}; fetch the file again")
     edges = data.cached("edge_index")
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise InputError(
-            f"{data.path}[edge_index]: shape {list(edges.shape)} instead of [2, E]; fetch it again"
-        )
+        raise InputError(f"{data.path}[edge_index]: shape {list(edges.shape)} instead of [2, E]; fetch it again")
     if "num_edges_list" in data:
         _check_count(edges.shape[1], _single(data["num_edges_list"], data.path), data.path, data.path)
     return _Content(
@@ -122,9 +116,7 @@ def _read_splits(folder: Path) -> tuple[dict[str, Array], dict[str, str]]:
     if not schemes:
         return {}, {}
     if len(schemes) > 1:
-        raise InputError(
-            f"{folder}: several splits ({', '.join(p.name for p in schemes)}); keep one of the folders"
-        )
+        raise InputError(f"{folder}: several splits ({', '.join(p.name for p in schemes)}); keep one of the folders")
     paths = {part: _table(schemes[0], stem) for part, stem in _SPLIT_FILES.items()}
     # Only training nodes are indispensable; intake says what the lack of the others means.
     wanted = {part: path for part, path in paths.items() if part == "train" or path.is_file()}

@@ -64,9 +64,7 @@ def read_planetoid(folder: Path, name: str) -> Found:
             "train": where["y"],
             "test": str(index),
         },
-        notes=(f"{gaps} ids that test.index leaves out are nodes without features and label",)
-        if gaps
-        else (),
+        notes=(f"{gaps} ids that test.index leaves out are nodes without features and label",) if gaps else (),
     )
 
 
@@ -86,9 +84,7 @@ def _rows(where: Mapping[str, str], index: Path, largest: int) -> tuple[Array, A
         if found != wanted:
             raise InputError(f"{where[part]}: {found} {what} where {wanted} belong; fetch the data set again")
     if len(test) == 0 or test.min() != known or len(np.unique(test)) != len(test):
-        raise InputError(
-            f"{index}: must list each test node once, from {known} (rows of allx) up; fetch it again"
-        )
+        raise InputError(f"{index}: must list each test node once, from {known} (rows of allx) up; fetch it again")
     if test.max() > largest:
         raise InputError(f"{index}: node {test.max()} is not in the graph (0..{largest}); fetch both again")
     num_nodes = int(test.max()) + 1
@@ -124,7 +120,5 @@ def _edges(graph: Any, where: str) -> tuple[Array, Array, int]:
         src = np.array([u for neighbours in graph.values() for u in neighbours], dtype=np.int64)
         nodes = np.array(list(graph), dtype=np.int64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"{where}: not a dictionary of neighbour lists ({error}); fetch the file again"
-        ) from error
+        raise InputError(f"{where}: not a dictionary of neighbour lists ({error}); fetch the file again") from error
     return src, np.repeat(nodes, counts), int(nodes.max(initial=-1))

@@ -41,8 +41,7 @@ def read_splits(
     for part, mask in masks.items():
         if mask.shape[1] not in (1, count):
             raise InputError(
-                f"{where.get(part, part)}: {mask.shape[1]} splits, but {count} in another part; "
-                "give equal numbers"
+                f"{where.get(part, part)}: {mask.shape[1]} splits, but {count} in another part; give equal numbers"
             )
         dropped = int((mask & ~labelled[:, None]).any(dim=1).sum())
         if dropped:
@@ -57,9 +56,7 @@ def read_splits(
             "name at least one"
         )
     if not splits.val.any(dim=0).all():
-        notes.append(
-            "warning: there is no validation split; training cannot stop early or pick its best epoch"
-        )
+        notes.append("warning: there is no validation split; training cannot stop early or pick its best epoch")
     if not splits.test.any(dim=0).all():
         notes.append("warning: there is no test split; no test result can be given")
     return splits, notes
@@ -87,8 +84,7 @@ def _mask(given: Array, num_nodes: int, where: str) -> Tensor:
         return torch.from_numpy(given.reshape(num_nodes, -1).astype(bool))
     if given.size and (given.dtype.kind not in "iu" or given.size != len(given)):
         raise InputError(
-            f"{where}: got {given.dtype} {list(given.shape)}; a split is a mask [N] or [N, S], "
-            "or a list of node ids"
+            f"{where}: got {given.dtype} {list(given.shape)}; a split is a mask [N] or [N, S], or a list of node ids"
         )
     ids = given.reshape(-1).astype(np.int64)
     wrong = (ids < 0) | (ids >= num_nodes)

@@ -62,9 +62,7 @@ def _complete(num_nodes: int = 100, num_features: int = 16, num_classes: int = 4
     return _dressed(generate.complete(num_nodes), num_features, num_classes, seed)
 
 
-def _rmat(
-    num_nodes: int = 1000, degree: int = 16, num_features: int = 16, num_classes: int = 4, seed: int = 0
-) -> Made:
+def _rmat(num_nodes: int = 1000, degree: int = 16, num_features: int = 16, num_classes: int = 4, seed: int = 0) -> Made:
     return _dressed(generate.rmat(num_nodes, degree, seed=seed), num_features, num_classes, seed)
 
 
@@ -105,7 +103,5 @@ def _typed(made: Callable[..., Made], options: list[tuple[str, str]], spec: str)
         try:
             typed[key] = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
         except (KeyError, ValueError) as error:
-            raise InputError(
-                f"{spec}: {key} must be {kind.__name__}, got {text!r}; correct the value"
-            ) from error
+            raise InputError(f"{spec}: {key} must be {kind.__name__}, got {text!r}; correct the value") from error
     return typed

@@ -107,16 +107,12 @@ def checked_csr(matrix: Any, where: str) -> scipy.sparse.csr_matrix:
     """
     try:
         if isinstance(matrix, scipy.sparse.coo_matrix | scipy.sparse.coo_array):
-            rebuilt: Any = scipy.sparse.coo_matrix(
-                (matrix.data, (matrix.row, matrix.col)), shape=matrix.shape
-            )
+            rebuilt: Any = scipy.sparse.coo_matrix((matrix.data, (matrix.row, matrix.col)), shape=matrix.shape)
         else:
             parts = (matrix.data, matrix.indices, matrix.indptr)
             csc = isinstance(matrix, scipy.sparse.csc_matrix | scipy.sparse.csc_array)
             rebuilt = (scipy.sparse.csc_matrix if csc else scipy.sparse.csr_matrix)(parts, shape=matrix.shape)
             rebuilt.check_format(full_check=True)
     except (AttributeError, TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"{where}: not a consistent scipy.sparse matrix ({error}); fetch the file again"
-        ) from error
+        raise InputError(f"{where}: not a consistent scipy.sparse matrix ({error}); fetch the file again") from error
     return scipy.sparse.csr_matrix(rebuilt)

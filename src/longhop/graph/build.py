@@ -82,9 +82,7 @@ def from_coo(
     return graph, _report(graph, given, duplicates_merged=given - graph.num_edges)
 
 
-def from_scipy(
-    matrix: Any, *, rows_are: Literal["source", "target"] = "source"
-) -> tuple[CSRGraph, BuildReport]:
+def from_scipy(matrix: Any, *, rows_are: Literal["source", "target"] = "source") -> tuple[CSRGraph, BuildReport]:
     """Build a graph from a square scipy sparse matrix or array of any format.
 
     Stored zeros are no edges: they are dropped and counted. Entries that are all 1 (or boolean) carry no
@@ -128,9 +126,7 @@ def from_pyg(data: Any) -> tuple[CSRGraph, BuildReport]:
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         shape = None if edge_index is None else list(edge_index.shape)
-        raise InputError(
-            f"data.edge_index must be [2, E] with sources in row 0 and targets in row 1, got {shape}"
-        )
+        raise InputError(f"data.edge_index must be [2, E] with sources in row 0 and targets in row 1, got {shape}")
     with warnings.catch_warnings():
         # PyG warns when it has to take the number of nodes from the edges; from_coo does just that.
         warnings.simplefilter("ignore")
@@ -152,9 +148,7 @@ def symmetrize(graph: CSRGraph) -> tuple[CSRGraph, BuildReport]:
     merged = _merged(graph)
     rows, cols = _pairs(merged)
     weight = None if merged.weight is None else merged.weight.repeat(2)
-    both = compress(
-        np.concatenate([rows, cols]), np.concatenate([cols, rows]), *_shape(graph), weight, reduce="mean"
-    )
+    both = compress(np.concatenate([rows, cols]), np.concatenate([cols, rows]), *_shape(graph), weight, reduce="mean")
     return both, _report(
         both,
         graph.num_edges,
@@ -176,9 +170,7 @@ def add_self_loops(graph: CSRGraph, weight: float = 1.0) -> tuple[CSRGraph, Buil
     values = merged.weight
     if values is not None:
         values = torch.cat([values, values.new_full((len(missing),), weight)])
-    looped = compress(
-        np.concatenate([rows, missing]), np.concatenate([cols, missing]), *_shape(graph), values
-    )
+    looped = compress(np.concatenate([rows, missing]), np.concatenate([cols, missing]), *_shape(graph), values)
     return looped, _report(
         looped,
         graph.num_edges,
@@ -306,14 +298,10 @@ def _shape(graph: CSRGraph) -> tuple[int, int]:
 
 def _require_square(graph: CSRGraph, what: str) -> None:
     if graph.num_nodes != graph.num_cols:
-        raise InputError(
-            f"{what} needs a square graph, got {graph.num_nodes} queries x {graph.num_cols} keys"
-        )
+        raise InputError(f"{what} needs a square graph, got {graph.num_nodes} queries x {graph.num_cols} keys")
 
 
 def _report(graph: CSRGraph, given: int, **counts: int) -> BuildReport:
     square = graph.num_nodes == graph.num_cols
     loops = int((graph.rows() == graph.col).sum()) if square else 0
-    return BuildReport(
-        num_nodes=graph.num_nodes, edges_given=given, edges=graph.num_edges, self_loops=loops, **counts
-    )
+    return BuildReport(num_nodes=graph.num_nodes, edges_given=given, edges=graph.num_edges, self_loops=loops, **counts)

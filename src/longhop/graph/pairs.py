@@ -41,9 +41,7 @@ def resolve_sizes(source: Ids, target: Ids, num_nodes: int | None, num_cols: int
     if num_nodes < 1 or cols < 1:
         raise InputError(f"a graph needs at least one node, got num_nodes = {num_nodes}, num_cols = {cols}")
     if num_nodes * cols > _MAX_KEY:
-        raise InputError(
-            f"num_nodes x num_cols = {num_nodes} x {cols} exceeds 2^63; relabel the nodes 0 .. N-1"
-        )
+        raise InputError(f"num_nodes x num_cols = {num_nodes} x {cols} exceeds 2^63; relabel the nodes 0 .. N-1")
     return num_nodes, cols
 
 

@@ -19,7 +19,11 @@ from longhop import env
 
 ABI_VERSION = 1
 _NAME = "liblonghop_native.so"
-_STATUS = {1: "the kernel does not support these arguments", 2: "the kernel ran out of memory"}
+_STATUS = {
+    1: "the kernel does not support these arguments",
+    2: "the kernel ran out of memory",
+    3: "an offset, column or permutation entry is out of range",
+}
 
 
 class NativeLibrary:

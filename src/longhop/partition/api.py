@@ -61,8 +61,7 @@ def partition(
     """
     if not 1 <= num_parts <= graph.num_nodes:
         raise InputError(
-            f"num_parts must lie in 1 .. {graph.num_nodes}, the number of nodes, got {num_parts}; "
-            "no part may be empty"
+            f"num_parts must lie in 1 .. {graph.num_nodes}, the number of nodes, got {num_parts}; no part may be empty"
         )
     if method not in ("metis", "bfs"):
         raise InputError(f'method must be "metis" or "bfs", got {method!r}')

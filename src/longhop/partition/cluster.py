@@ -63,9 +63,7 @@ def cluster_order(
     return clustered(graph, num_clusters, inside, seed)[0]
 
 
-def clustered(
-    graph: CSRGraph, num_clusters: int | None, inside: Inside, seed: int
-) -> tuple[Order, Partition]:
+def clustered(graph: CSRGraph, num_clusters: int | None, inside: Inside, seed: int) -> tuple[Order, Partition]:
     """:func:`cluster_order`, with the partition it came from."""
     numberings = {"rcm": rcm_order, "bfs": bfs_order}
     if inside not in numberings:

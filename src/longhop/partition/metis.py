@@ -20,9 +20,7 @@ class MetisError(RuntimeError):
     """METIS gave no usable answer; the message is the reason, fit for the middle of a sentence."""
 
 
-def run_metis(
-    skeleton: CSRGraph, num_parts: int, seed: int, timeout: float | None = None
-) -> npt.NDArray[np.int64]:
+def run_metis(skeleton: CSRGraph, num_parts: int, seed: int, timeout: float | None = None) -> npt.NDArray[np.int64]:
     """Partition an undirected graph without self-loops.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_BETWEEN_EVALUATIONS = 2.0
+_SECONDS_BETWEEN_EVALUATIONS = 5.0
 
 Line = dict[str, Any]
 Update = Callable[[Line], None]
@@ -93,9 +93,7 @@ class _Lines:
         if now - self._printed < wait and line["epoch"] not in (1, self._epochs):
             return
         self._printed = now
-        text = (
-            f"{self._label} epoch {line['epoch']}/{self._epochs}: {describe(line, self._metric, self._nodes)}"
-        )
+        text = f"{self._label} epoch {line['epoch']}/{self._epochs}: {describe(line, self._metric, self._nodes)}"
         done = line["epoch"] - self._first[0]
         if done:
             text += f", {_clock((self._epochs - line['epoch']) * (now - self._first[1]) / done)} left"

@@ -44,9 +44,7 @@ def predict_run(folder: Path, out: Path | None = None, *, seed: int | None = Non
             _write(file, work.task, ids, values)
         partial.replace(target)
     except OSError as error:
-        raise InputError(
-            f"{target}: cannot be written ({error.strerror}); choose another file with --out"
-        ) from None
+        raise InputError(f"{target}: cannot be written ({error.strerror}); choose another file with --out") from None
     return target
 
 

@@ -123,17 +123,14 @@ class SeedRun:
         try:
             self.save()
         except OSError as error:
-            self.console.warn(
-                f"{self.folder}: checkpoint not written ({error.strerror or error}); free some space"
-            )
+            self.console.warn(f"{self.folder}: checkpoint not written ({error.strerror or error}); free some space")
 
     def result(self, journal: Journal) -> SeedResult:
         """What the training came to."""
         best = self.best
         assert best is not None  # the last epoch is always evaluated
         seconds = {
-            key: sum(line["seconds"][key] for line in journal.lines)
-            for key in ("prepare", "compute", "evaluate")
+            key: sum(line["seconds"][key] for line in journal.lines) for key in ("prepare", "compute", "evaluate")
         }
         return SeedResult(
             seed=self.seed,

@@ -33,9 +33,7 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.kind == "regression" and self.label_smoothing:
-            raise InputError(
-                f"train.label_smoothing = {self.label_smoothing} contradicts a regression; set it to 0"
-            )
+            raise InputError(f"train.label_smoothing = {self.label_smoothing} contradicts a regression; set it to 0")
 
     @property
     def metric_name(self) -> Metric:

@@ -57,9 +57,7 @@ def run(
         config = dataclasses.replace(config, out=free_folder(config.model.name, resume))
     folder = _check_folder(config, resume)
     if config.train.allocator and not allocator.set_up():
-        console.warn(
-            f"the allocator ({allocator.description()}) is not glibc's: train.allocator does nothing"
-        )
+        console.warn(f"the allocator ({allocator.description()}) is not glibc's: train.allocator does nothing")
     with _threads(config.train.threads):
         work = prepare(config)
         _check_data(work, folder, force=force_resume)
@@ -106,9 +104,7 @@ def _check_folder(config: RunConfig, resume: str) -> Path:
     if not folder.is_dir():
         raise InputError(f"{folder}: is a file; choose another run folder with --out")
     if resume == "never" and any(folder.iterdir()):
-        raise InputError(
-            f"{folder}: is not empty; go on with --resume auto or choose another folder with --out"
-        )
+        raise InputError(f"{folder}: is not empty; go on with --resume auto or choose another folder with --out")
     if (folder / CONFIG).is_file():
         old, new = (dict(_flat(to_dict(c))) for c in (load_yaml(folder / CONFIG), config))
         # Another model has other keys: its name is the difference to speak of.
@@ -179,9 +175,7 @@ def _loop(training: SeedRun, journal: Journal, console: Console) -> None:
         while not training.finished:
             line = training.run_epoch()
             if error := journal.append(line):
-                console.warn(
-                    f"{journal.path}: not written ({error.strerror}); free some space, lines are kept"
-                )
+                console.warn(f"{journal.path}: not written ({error.strerror}); free some space, lines are kept")
             show(line)
             if signum := signal_received():
                 training.save()

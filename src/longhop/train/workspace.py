@@ -94,9 +94,7 @@ def prepare(config: RunConfig) -> Workspace:
     start = time.perf_counter()
     dataset = load(config.data)
     if dataset.x is None:
-        raise InputError(
-            f"{dataset.name}: the data have no node features, which a model needs; add an array of them"
-        )
+        raise InputError(f"{dataset.name}: the data have no node features, which a model needs; add an array of them")
     _check_splits(dataset, config)
     order, cached = _order(dataset.graph, config.order)
     natural = order is None
@@ -126,9 +124,7 @@ def prepare(config: RunConfig) -> Workspace:
 
 def _check_splits(dataset: NodeDataset, config: RunConfig) -> None:
     if not dataset.splits.train[:, config.data.split].any():
-        raise InputError(
-            f"{dataset.name}: split {config.data.split} has no training nodes; choose another split"
-        )
+        raise InputError(f"{dataset.name}: split {config.data.split} has no training nodes; choose another split")
     if config.train.split_per_seed and config.data.features == "standardize":
         raise InputError(
             "train.split_per_seed contradicts data.features = standardize, which follows one split; "
@@ -161,9 +157,7 @@ def _facts(dataset: NodeDataset, config: RunConfig, structure: GraphStructure, t
         for name, mask in masks.items():
             skipped = dataset.num_classes - len(task.scored_labels(dataset.y[mask]))
             if skipped:
-                notes.append(
-                    f"{skipped} of {dataset.num_classes} labels have one class in {name}: no ROC-AUC"
-                )
+                notes.append(f"{skipped} of {dataset.num_classes} labels have one class in {name}: no ROC-AUC")
     return {
         "name": dataset.name,
         "fingerprint": dataset.fingerprint(),

@@ -63,9 +63,8 @@ class Shape:
 
 def rows(x: Tensor, shape: Shape) -> Tensor:
     """``x`` [N, H, D] as heads-fastest rows: a tensor whose row i starts at data_ptr + i * stride(0)."""
-    n, h, d = x.shape
-    flat = h * d
-    right = (x.stride(1) == 1 and x.stride(2) == h) or flat == 0
+    _, h, d = x.shape
+    right = (x.stride(1) == 1 and x.stride(2) == h) or h * d == 0
     if shape.exact and right and x.stride(0) >= 0:
         return x
     return _copy_rows(x, shape.padded_heads, shape.padded_width)
