@@ -2,8 +2,8 @@
 
 glibc keeps small freed pieces apart, by thread. Among them are the slivers that aligned allocation cuts off
 large blocks; a sliver that is kept cannot join the block it came from when that is freed, so that the next
-tensor of the same size does not fit. Where freed memory is kept (train/allocator.py) this costs up to twice the
-memory of the tensors. Without that cache it is a tenth.
+tensor of the same size does not fit. Where freed memory is kept (train/allocator.py) this has cost
+up to 90 % of the peak; without that cache 8 to 17 %.
 """
 
 import os

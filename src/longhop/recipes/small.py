@@ -13,14 +13,14 @@ from longhop.train.schedule import OptimConfig
 def cora_gcn() -> RunConfig:
     """GCN on Cora, public split, features summing to one a row.
 
-    Source: the settings of Kipf and Welling, ICLR 2017, wider, with our Linear head.
-    Expected: test accuracy 81.5 % (mean of 5 seeds).
+    Source: Kipf and Welling, ICLR 2017; width, dropout and decay are this project's, chosen on validation.
+    Expected: test accuracy 82 % (mean of 5 seeds; published 81.5).
     """
     return RunConfig(
         data=DataConfig(path="$LONGHOP_DATA/planetoid", name="cora", features="row_normalize"),
-        model=GCNConfig(layers=2, hidden=64, dropout=0.5, input_dropout=0.5),
-        optim=OptimConfig(name="adam", lr=1e-2, weight_decay=5e-4),
-        train=TrainConfig(epochs=300, save_every=100),
+        model=GCNConfig(layers=2, hidden=256, dropout=0.8, input_dropout=0.8),
+        optim=OptimConfig(name="adam", lr=1e-2, weight_decay=1e-3),
+        train=TrainConfig(epochs=400, save_every=100),
     )
 
 

@@ -5,8 +5,9 @@ by page, zeroed, and unmapped again, which on CPU costs more than the arithmetic
 bounds: what is kept beyond them goes back.
 
 Kept memory has holes. On a graph of 169,000 nodes the default peaked at 2.4 GiB for graphormer-slim and at
-1.8 for a gcn of width 192 and spent ten page faults for one of ours; these settings peak at 3.1 and 3.5, and at 2.6
-and 2.2 in a process without glibc's thread cache, which ``longhop train`` therefore is (cli/restart.py).
+1.8 for a gcn of width 192 (4 steps and evaluations, glibc 2.36), with 9 and 5 page faults for one of ours;
+these settings peaked at 3.1 to 3.3 and at 3.5, and at 2.6 and 2.2 in a process without glibc's thread cache,
+which ``longhop train`` therefore is (cli/restart.py).
 """
 
 import ctypes
