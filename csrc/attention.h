@@ -22,7 +22,7 @@
 namespace LONGHOP_VARIANT {
 
 constexpr int64_t BLOCK = 64;
-constexpr int64_t AHEAD = 6;            // rows of k and v are asked for this many pairs ahead
+constexpr int64_t AHEAD = 16;      // rows of k and v are asked for this many pairs ahead
 constexpr int64_t GRAIN = 4096;         // pairs a work item
 constexpr int64_t LONGEST = 4096;       // pairs of a row that one thread takes in one go
 
