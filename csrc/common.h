@@ -13,7 +13,7 @@
 #define LH_KERNEL(name) extern "C" __attribute__((visibility("default"))) int LH_PASTE(name, LONGHOP_VARIANT)
 
 // Exported kernels return one of these; native.py raises on anything but OK.
-enum LhStatus : int { LH_OK = 0, LH_UNSUPPORTED = 1, LH_NO_MEMORY = 2 };
+enum LhStatus : int { LH_OK = 0, LH_UNSUPPORTED = 1, LH_NO_MEMORY = 2, LH_BAD_INDEX = 3 };
 
 namespace LONGHOP_VARIANT {
 

@@ -19,9 +19,6 @@
 
 namespace LONGHOP_VARIANT {
 
-// A status beside those of LhStatus: an offset, column or permutation entry is out of range.
-constexpr int BAD_INDEX = 3;
-
 constexpr int64_t GRAIN = 1024;    // pairs of a work item
 constexpr int64_t LONGEST = 4096;  // pairs of a row that is not cut
 
@@ -142,7 +139,7 @@ class Plan {
 
   // Entries of one thread's staged arrays.
   int64_t room() const { return room_; }
-  int status() const { return bad_.load(std::memory_order_relaxed) ? BAD_INDEX : LH_OK; }
+  int status() const { return bad_.load(std::memory_order_relaxed) ? LH_BAD_INDEX : LH_OK; }
 
   const Pairs& pairs;
   const int64_t ahead;

@@ -214,7 +214,7 @@ class Run {
 
 template <class Pass>
 int run(const Pairs& pairs, const Heads& h, const Pass& pass, int64_t threads) {
-  return offsets_valid(pairs) ? Run<Pass>(pairs, h, pass, threads)() : BAD_INDEX;
+  return offsets_valid(pairs) ? Run<Pass>(pairs, h, pass, threads)() : LH_BAD_INDEX;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void won_copy(const T* grad, const W* winner, W position, int64_t width, T* out)
 template <class T, class W>
 int spread(const Pairs& pairs, const T* grad, int64_t stride, int64_t width, bool mean, const W* winner, T* out,
            int64_t threads) {
-  if (!offsets_valid(pairs)) return BAD_INDEX;
+  if (!offsets_valid(pairs)) return LH_BAD_INDEX;
   const std::vector<WorkItem> items = cut_rows(pairs.rowptr, pairs.num_rows, GRAIN, LONGEST);
   const int64_t num_items = static_cast<int64_t>(items.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(static_cast<int>(threads)) if (num_items > 1)

@@ -70,7 +70,7 @@ void merge_sums(const Sum<T>& p, int64_t row, int64_t length, int64_t first, int
 
 template <class T>
 int sum_all(const Pairs& pairs, Sum<T> p, int64_t threads) {
-  if (!offsets_valid(pairs)) return BAD_INDEX;
+  if (!offsets_valid(pairs)) return LH_BAD_INDEX;
   Plan plan(pairs, p.width * sizeof(T), threads);
   std::vector<float> partial(plan.num_parts * p.width);
   p.partial = partial.data();
@@ -126,7 +126,7 @@ void dot_row(const Dot<T>& p, const Stage& s, int64_t row, int64_t begin, int64_
 
 template <class T>
 int dot_all(const Pairs& pairs, const Dot<T>& p, int64_t threads) {
-  if (!offsets_valid(pairs)) return BAD_INDEX;
+  if (!offsets_valid(pairs)) return LH_BAD_INDEX;
   Plan plan(pairs, p.width * sizeof(T), threads);
   if (p.width == 0) std::fill(p.out, p.out + pairs.num_pairs, 0.0f);
   plan.for_each_item(p.x_stride, [&](const WorkItem& item, const Stage& s) {

@@ -120,7 +120,7 @@ void write_row(const Max<T>& p, int64_t at, T* out, W* winner) {
 
 template <class T, class W>
 int max_all(const Pairs& pairs, Max<T> p, T* out, W* winner, int64_t threads) {
-  if (!offsets_valid(pairs) || longest_row(pairs) > most_pairs(8 * sizeof(W))) return BAD_INDEX;
+  if (!offsets_valid(pairs) || longest_row(pairs) > most_pairs(8 * sizeof(W))) return LH_BAD_INDEX;
   Plan plan(pairs, p.width * sizeof(T), threads);
   std::vector<float> best((plan.num_parts + plan.num_threads) * p.width);
   std::vector<int32_t> position(best.size());
@@ -190,7 +190,7 @@ void won_row(const MaxGrad<T, W>& p, const Stage& s, int64_t begin, int64_t end,
 
 template <class T, class W>
 int max_grad_all(const Pairs& pairs, MaxGrad<T, W> p, T* out, int64_t threads) {
-  if (!offsets_valid(pairs)) return BAD_INDEX;
+  if (!offsets_valid(pairs)) return LH_BAD_INDEX;
   Plan plan(pairs, p.width * sizeof(T), threads);
   std::vector<float> sums((plan.num_parts + plan.num_threads) * p.width);
   p.sums = sums.data();
@@ -218,7 +218,7 @@ int max_grad_all(const Pairs& pairs, MaxGrad<T, W> p, T* out, int64_t threads) {
 template <class T, class W>
 int max_weight_all(const Pairs& pairs, const T* grad, int64_t grad_stride, const T* x, int64_t x_stride,
                    const W* winner, int64_t width, float* out, int64_t threads) {
-  if (!offsets_valid(pairs)) return BAD_INDEX;
+  if (!offsets_valid(pairs)) return LH_BAD_INDEX;
   Plan plan(pairs, width * sizeof(T), threads);
   plan.for_each_item(x_stride, [&](const WorkItem& item, const Stage& s) {
     std::fill(out + item.begin, out + item.end, 0.0f);

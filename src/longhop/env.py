@@ -37,3 +37,8 @@ def native_library() -> Path | None:
     """``LONGHOP_NATIVE_LIBRARY``: another build of the CPU kernels (a sanitizer build, say)."""
     given = os.environ.get("LONGHOP_NATIVE_LIBRARY")
     return Path(given) if given else None
+
+
+def glibc_tunables() -> str | None:
+    """``GLIBC_TUNABLES``: settings of glibc made before the process starts; `longhop train` adds one."""
+    return os.environ.get("GLIBC_TUNABLES")

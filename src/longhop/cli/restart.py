@@ -11,6 +11,8 @@ import platform
 import sys
 from collections.abc import Sequence
 
+from longhop import env
+
 _VARIABLE = "GLIBC_TUNABLES"
 _TUNABLE = "glibc.malloc.tcache_count"
 
@@ -27,7 +29,7 @@ def without_thread_cache(words: Sequence[str] = ()) -> None:
 
     Does nothing where that was done, elsewhere than under glibc, or when ``words`` turn the allocator off.
     """
-    value = tunables(os.environ.get(_VARIABLE))
+    value = tunables(env.glibc_tunables())
     off = "--train.allocator false" in " ".join(words).replace("=", " ").lower()
     if value is None or off or not sys.executable or platform.libc_ver()[0] != "glibc":
         return
