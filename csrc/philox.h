@@ -89,30 +89,10 @@ static inline f32x8 philox_keep_scale8(const uint16_t* lanes, int32_t threshold,
   return (f32x8)(keep & (i32x8)splat(scale));
 }
 
-static inline u32x8 load_counters(const uint32_t* c) {
-  u32x8 v;
-  std::memcpy(&v, c, sizeof v);
-  return v;
-}
-
 // Even calls in `even`, odd ones in `odd`: splitting and joining is free of shuffles.
 static inline void philox_split(u32x8 c0, u32x8 c1, u32x8 c2, u32x8 c3, PhiloxWords& even, PhiloxWords& odd) {
   even = {(u64x4)c0, (u64x4)c1, (u64x4)c2, (u64x4)c3};
   odd = {even.w0 >> 32, even.w1 >> 32, even.w2 >> 32, even.w3 >> 32};
-}
-
-// c0..c3: eight counters in, random words out.
-static inline void philox8(PhiloxKey key, uint32_t* __restrict__ c0, uint32_t* __restrict__ c1,
-                           uint32_t* __restrict__ c2, uint32_t* __restrict__ c3) {
-  PhiloxWords even, odd;
-  philox_split(load_counters(c0), load_counters(c1), load_counters(c2), load_counters(c3), even, odd);
-  philox4x2(key, even, odd);
-  const u64x4 words[4] = {join_words(even.w0, odd.w0), join_words(even.w1, odd.w1),
-                          join_words(even.w2, odd.w2), join_words(even.w3, odd.w3)};
-  std::memcpy(c0, &words[0], sizeof words[0]);
-  std::memcpy(c1, &words[1], sizeof words[1]);
-  std::memcpy(c2, &words[2], sizeof words[2]);
-  std::memcpy(c3, &words[3], sizeof words[3]);
 }
 
 // Bit l of keep[e] says whether 16-bit lane l of call e is kept (lane >= threshold).
