@@ -72,12 +72,13 @@ struct Problem {
   int64_t table_rows;     // T
   const float* table;     // null, or [T + 2 * num_global, 8 * GROUPS] lanes: pair types, globals as key, as query
   float scale;
-  uint32_t threshold;     // dropout: a 16-bit lane below it is dropped; 0 = no dropout
+  uint16_t threshold;     // dropout: a 16-bit lane below it is dropped; 0 = no dropout
   float keep_scale;
-  PhiloxKey key;
+  PhiloxKeys keys;        // of the rounds, where threshold is not 0
   const int64_t* row_ids; // null = row numbers
   const int64_t* col_ids;
   bool transposed;        // rows are keys, columns are queries
+  bool positions;         // of pairs among the caller's are needed: for bias or its gradient
 
   // Nothing but q.k in full vectors: the loops that most runs spend their time in are compiled without the rest.
   bool plain() const { return !bias && !table && !threshold && lane_heads == 8; }
@@ -90,19 +91,26 @@ struct Problem {
 static inline int64_t read_index(const void* p, int64_t bytes, int64_t at) {
   return bytes == 4 ? static_cast<const int32_t*>(p)[at] : static_cast<const int64_t*>(p)[at];
 }
-static inline int32_t read_type(const void* p, int64_t bytes, int64_t at) {
-  if (bytes == 1) return static_cast<const uint8_t*>(p)[at];
-  if (bytes == 2) return static_cast<const uint16_t*>(p)[at];
-  return static_cast<const int32_t*>(p)[at];
+// Types of n pairs: those at positions `at`, or from `first` on.
+template <typename Type>
+static inline void copy_types(const void* types, int64_t first, int64_t n, const int64_t* at, int32_t* out) {
+  const Type* from = static_cast<const Type*>(types);
+  for (int64_t t = 0; t < n; ++t) out[t] = from[at ? at[t] : first + t];
+}
+static inline void fill_types(const Problem& p, int64_t first, int64_t n, const int64_t* at, int32_t* out) {
+  if (p.type_bytes == 1) return copy_types<uint8_t>(p.pair_type, first, n, at, out);
+  if (p.type_bytes == 2) return copy_types<uint16_t>(p.pair_type, first, n, at, out);
+  copy_types<int32_t>(p.pair_type, first, n, at, out);
 }
 
 // One block of pairs of one row.
 struct Block {
   int64_t n;
   int64_t index[BLOCK + AHEAD + 8];  // columns; beyond n: what the CSR holds next, for prefetching
-  int64_t at[BLOCK];             // position among the caller's pairs, -1 for pairs with a global token
+  int64_t at[BLOCK];             // where asked for: position among the caller's pairs, -1 with a global token
   int32_t type[BLOCK];           // row of the table, -1 for none
-  uint8_t keep[4][BLOCK];        // dropout bits, by group of eight heads; BLOCK is a multiple of 8
+  // By group of eight heads, eight lanes a pair: all bits set where the pair is kept. BLOCK is a multiple of 8.
+  alignas(32) uint16_t keep[4][8 * BLOCK];
 };
 
 // Copies `want` columns from `first` on; in eights (past `want`) where the array is long enough.
@@ -140,14 +148,17 @@ static inline void fill_block(const Problem& p, int64_t row, int64_t begin, int6
   }
   for (int64_t t = want; t < n + AHEAD; ++t) b.index[t] = want ? b.index[want - 1] : 0;
   for (int64_t t = from_csr; t < n; ++t) b.index[t] = global_row ? begin + t : p.cols + begin + t - stored;
-  if (p.bias || p.table || p.pair_type) {
+  const bool permuted = p.perm && p.pair_type;
+  if (p.positions || permuted) {
     for (int64_t t = 0; t < from_csr; ++t)
       b.at[t] = p.perm ? read_index(p.perm, p.perm_bytes, first + t) : first + t;
     for (int64_t t = from_csr; t < n; ++t) b.at[t] = -1;
   }
   if (p.table) {
-    for (int64_t t = 0; t < from_csr; ++t)
-      b.type[t] = p.pair_type ? read_type(p.pair_type, p.type_bytes, b.at[t]) : -1;
+    if (p.pair_type)
+      fill_types(p, first, from_csr, permuted ? b.at : nullptr, b.type);
+    else
+      std::fill(b.type, b.type + from_csr, -1);
     for (int64_t t = from_csr; t < n; ++t) {
       // A pair with a global key counts as "as key", also when the query is global too.
       const int64_t query = p.transposed ? b.index[t] : row, key = p.transposed ? row : b.index[t];
@@ -158,36 +169,39 @@ static inline void fill_block(const Problem& p, int64_t row, int64_t begin, int6
   }
 }
 
-// Repeats the bits of `heads` heads over the eight lanes of a vector.
-static inline uint8_t spread_bits(uint32_t bits, int64_t heads) {
-  if (heads == 4) return static_cast<uint8_t>((bits & 0x0f) * 0x11);
-  if (heads == 2) return static_cast<uint8_t>((bits & 0x03) * 0x55);
-  if (heads == 1) return static_cast<uint8_t>((bits & 0x01) * 0xff);
-  return static_cast<uint8_t>(bits);
+// Repeats the first `heads` of eight lanes over all of them.
+static inline void spread_lanes(uint16_t* lanes, int64_t heads) {
+  for (int64_t l = heads; l < 8; ++l) lanes[l] = lanes[l - heads];
 }
 
-// Dropout bits of a block: Philox keyed by the identities of query and key (see docs/design/attention.md).
+// Identities of the columns of pairs t .. t + 3, also past the block's end, where `index` is valid too.
+static inline u64x4 column_ids(const Problem& p, const Block& b, int64_t t) {
+  u64x4 at;
+  std::memcpy(&at, b.index + t, sizeof at);
+  if (p.col_ids)
+    for (int l = 0; l < 4; ++l) at[l] = static_cast<uint64_t>(p.col_ids[at[l]]);
+  return at;
+}
+
+// Dropout of a block: Philox keyed by the identities of query and key (see docs/design/attention.md).
 static inline void fill_keep(const Problem& p, int64_t row, int groups, Block& b) {
-  const uint64_t row_id = p.row_ids ? p.row_ids[row] : row;
-  const u32x8 row_low = u32x8{} + static_cast<uint32_t>(row_id), row_high = u32x8{} + ((row_id >> 32) & 0xffff);
+  const u64x4 row_id = u64x4{} + static_cast<uint64_t>(p.row_ids ? p.row_ids[row] : row);
+  const auto counter = [&](u64x4 col_id, u64x4 group) {
+    const u64x4 query = p.transposed ? col_id : row_id, key = p.transposed ? row_id : col_id;
+    return PhiloxWords{query, key, ((query >> 32) & 0xffff) | ((key >> 32) & 0xffff) << 16, group};
+  };
   for (int64_t t = 0; t < b.n; t += 8) {
-    u32x8 low, high;
-    for (int64_t l = 0; l < 8; ++l) {
-      // Lanes past the block's end repeat its last pair; their bits go to the padding of `keep`.
-      const int64_t at = b.index[std::min(t + l, b.n - 1)];
-      const uint64_t id = p.col_ids ? p.col_ids[at] : at;
-      low[l] = static_cast<uint32_t>(id);
-      high[l] = (id >> 32) & 0xffff;
-    }
-    const u32x8 counters[3] = {p.transposed ? low : row_low, p.transposed ? row_low : low,
-                               p.transposed ? high | (row_high << 16) : row_high | (high << 16)};
+    const u64x4 front = column_ids(p, b, t), back = column_ids(p, b, t + 4);
     for (int g = 0; g < groups; ++g) {
-      const u32x8 group = u32x8{} + static_cast<uint32_t>(p.first_group + g);
-      philox_keep8(p.key, counters[0], counters[1], counters[2], group, p.threshold, &b.keep[g][t]);
+      const u64x4 group = u64x4{} + static_cast<uint64_t>(p.first_group + g);
+      PhiloxWords w = counter(front, group), v = counter(back, group);
+      philox4x2(p.keys, w, v);
+      philox_kept(w, p.threshold, b.keep[g] + 8 * t);
+      philox_kept(v, p.threshold, b.keep[g] + 8 * t + 32);
     }
   }
   if (p.lane_heads < 8)
-    for (int64_t t = 0; t < b.n; ++t) b.keep[0][t] = spread_bits(b.keep[0][t], p.lane_heads);
+    for (int64_t t = 0; t < b.n; ++t) spread_lanes(b.keep[0] + 8 * t, p.lane_heads);
 }
 
 // Lane l of group g holds head 8 g + l, or l mod lane_heads below eight heads; padding lanes hold 0.
@@ -301,15 +315,26 @@ static inline void axpys(f32x8* Y, const T* base, int64_t stride, int64_t vector
   });
 }
 
-// Score of one pair from its raw dot products: lanes of a head folded, bias and table added.
+// Scores from raw dot products: lanes of a head folded, bias and table added. Holds copies, so that no store of the
+// loop around it makes the compiler read them again.
 template <int G>
-static inline void finish_score(const Problem& p, const Block& b, int64_t t, f32x8* s) {
-  if (p.lane_heads < 8) s[0] = fold(s[0], p.lane_heads);
-  if (p.bias && b.at[t] >= 0)
-    for (int g = 0; g < G; ++g) s[g] += load_lanes(p.bias + b.at[t] * p.heads, p.heads, p.lane_heads, g);
-  if (p.table && b.type[t] >= 0)
-    for (int g = 0; g < G; ++g) s[g] += load8(p.table + (static_cast<int64_t>(b.type[t]) * G + g) * 8);
-}
+struct FinishScore {
+  const float *bias, *table;
+  const int64_t* at;
+  const int32_t* type;
+  int64_t heads, lane_heads;
+
+  FinishScore(const Problem& p, const Block& b)
+      : bias(p.bias), table(p.table), at(b.at), type(b.type), heads(p.heads), lane_heads(p.lane_heads) {}
+
+  void operator()(int64_t t, f32x8* s) const {
+    if (lane_heads < 8) s[0] = fold(s[0], lane_heads);
+    if (bias && at[t] >= 0)
+      for (int g = 0; g < G; ++g) s[g] += load_lanes(bias + at[t] * heads, heads, lane_heads, g);
+    if (table && type[t] >= 0)
+      for (int g = 0; g < G; ++g) s[g] += load8(table + (static_cast<int64_t>(type[t]) * G + g) * 8);
+  }
+};
 
 template <typename T>
 static inline void load_row(f32x8* X, const T* row, int64_t vectors, float scale) {

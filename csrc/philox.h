@@ -19,14 +19,20 @@ namespace LONGHOP_VARIANT {
 
 typedef uint64_t u64x4 __attribute__((vector_size(32)));
 
-struct PhiloxKey {
-  uint32_t lo, hi;
-};
+// The keys of the ten rounds, in every lane.
+struct PhiloxKeys {
+  u64x4 lo[10], hi[10];
 
-static inline PhiloxKey philox_key(int64_t seed) {
-  return {static_cast<uint32_t>(static_cast<uint64_t>(seed)),
-          static_cast<uint32_t>(static_cast<uint64_t>(seed) >> 32)};
-}
+  PhiloxKeys() = default;
+  explicit PhiloxKeys(int64_t seed) {
+    uint32_t low = static_cast<uint32_t>(static_cast<uint64_t>(seed));
+    uint32_t high = static_cast<uint32_t>(static_cast<uint64_t>(seed) >> 32);
+    for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
+      lo[round] = u64x4{} + low;
+      hi[round] = u64x4{} + high;
+    }
+  }
+};
 
 // 64-bit products of the low words; the high words are ignored.
 static inline u64x4 multiply_low_words(u64x4 a, u64x4 b) {
@@ -50,69 +56,62 @@ struct PhiloxWords {
   u64x4 w0, w1, w2, w3;
 };
 
-static inline void philox_round(PhiloxWords& c, u64x4 k0, u64x4 k1) {
+static inline void philox_round(PhiloxWords& c, u64x4 key_lo, u64x4 key_hi) {
   const u64x4 p0 = multiply_low_words(c.w0, u64x4{} + 0xD2511F53u);
   const u64x4 p1 = multiply_low_words(c.w2, u64x4{} + 0xCD9E8D57u);
-  c.w0 = (p1 >> 32) ^ c.w1 ^ k0;
-  c.w2 = (p0 >> 32) ^ c.w3 ^ k1;
+  c.w0 = (p1 >> 32) ^ c.w1 ^ key_lo;
+  c.w2 = (p0 >> 32) ^ c.w3 ^ key_hi;
   c.w1 = p1;
   c.w3 = p0;
 }
 
 // Two times four calls, interleaved: one round's latency hides behind the other's work.
-static inline void philox4x2(PhiloxKey key, PhiloxWords& a, PhiloxWords& b) {
-  u64x4 k0 = u64x4{} + key.lo, k1 = u64x4{} + key.hi;
+static inline void philox4x2(const PhiloxKeys& keys, PhiloxWords& a, PhiloxWords& b) {
   for (int round = 0; round < 10; ++round) {
-    philox_round(a, k0, k1);
-    philox_round(b, k0, k1);
-    k0 += 0x9E3779B9u;  // a carry goes to the high half, which has no effect
-    k1 += 0xBB67AE85u;
+    philox_round(a, keys.lo[round], keys.hi[round]);
+    philox_round(b, keys.lo[round], keys.hi[round]);
   }
 }
 
 static inline u64x4 join_words(u64x4 low, u64x4 high) { return (low & 0xffffffffu) | (high << 32); }
 
-// The 16-bit lanes of four calls, call after call: 4 * 8 numbers.
-static inline void philox_lanes(const PhiloxWords& c, uint16_t* lanes) {
-  const u64x4 front = join_words(c.w0, c.w1), back = join_words(c.w2, c.w3);
-  const u64x4 calls01 = {front[0], back[0], front[1], back[1]};
-  const u64x4 calls23 = {front[2], back[2], front[3], back[3]};
-  std::memcpy(lanes, &calls01, sizeof calls01);
-  std::memcpy(lanes + 16, &calls23, sizeof calls23);
+// All bits of a 16-bit lane where it is kept (lane >= threshold), else none.
+static inline u64x4 kept_lanes(u64x4 lanes, uint16_t threshold) {
+#if defined(__SSE2__) && !defined(__AVX2__)  // one register at a time, as in simd.h
+  u16x8 half[2];
+  std::memcpy(half, &lanes, sizeof half);
+  for (u16x8& h : half) h = (u16x8)(h >= threshold);
+  std::memcpy(&lanes, half, sizeof half);
+  return lanes;
+#else
+  typedef uint16_t u16x16 __attribute__((vector_size(32)));
+  return (u64x4)((u16x16)lanes >= threshold);
+#endif
 }
 
-// Eight lanes of 0.0 or `scale` from eight 16-bit lanes of a call.
-static inline f32x8 philox_keep_scale8(const uint16_t* lanes, int32_t threshold, float scale) {
-  u16x8 half;
-  std::memcpy(&half, lanes, sizeof half);
-  const i32x8 keep = at_least8(__builtin_convertvector(half, i32x8), threshold);
-  return (f32x8)(keep & (i32x8)splat(scale));
-}
-
-// Even calls in `even`, odd ones in `odd`: splitting and joining is free of shuffles.
-static inline void philox_split(u32x8 c0, u32x8 c1, u32x8 c2, u32x8 c3, PhiloxWords& even, PhiloxWords& odd) {
-  even = {(u64x4)c0, (u64x4)c1, (u64x4)c2, (u64x4)c3};
-  odd = {even.w0 >> 32, even.w1 >> 32, even.w2 >> 32, even.w3 >> 32};
-}
-
-// Bit l of keep[e] says whether 16-bit lane l of call e is kept (lane >= threshold).
-static inline void philox_keep8(PhiloxKey key, u32x8 c0, u32x8 c1, u32x8 c2, u32x8 c3, uint32_t threshold,
-                                uint8_t* keep) {
-  typedef uint8_t u8x8 __attribute__((vector_size(8)));
-  PhiloxWords even, odd;
-  philox_split(c0, c1, c2, c3, even, odd);
-  philox4x2(key, even, odd);
-  const i32x8 words[4] = {(i32x8)join_words(even.w0, odd.w0), (i32x8)join_words(even.w1, odd.w1),
-                          (i32x8)join_words(even.w2, odd.w2), (i32x8)join_words(even.w3, odd.w3)};
-  const int32_t t = static_cast<int32_t>(threshold);
-  i32x8 bits = {};
-  for (int w = 0; w < 4; ++w) {
-    const i32x8 high = (i32x8)((u32x8)words[w] >> 16);
-    bits |= at_least8(words[w] & 0xffff, t) & (1 << (2 * w));
-    bits |= at_least8(high, t) & (2 << (2 * w));
+// The same for four calls, call after call: 4 * 8 lanes.
+static inline void philox_kept(const PhiloxWords& c, uint16_t threshold, uint16_t* kept) {
+  const u64x4 front = kept_lanes(join_words(c.w0, c.w1), threshold);
+  const u64x4 back = kept_lanes(join_words(c.w2, c.w3), threshold);
+  const u64x4 calls02 = __builtin_shufflevector(front, back, 0, 4, 2, 6);
+  const u64x4 calls13 = __builtin_shufflevector(front, back, 1, 5, 3, 7);
+  for (int pair = 0; pair < 2; ++pair) {
+    std::memcpy(kept + 16 * pair, reinterpret_cast<const char*>(&calls02) + 16 * pair, 16);
+    std::memcpy(kept + 16 * pair + 8, reinterpret_cast<const char*>(&calls13) + 16 * pair, 16);
   }
-  const u8x8 bytes = __builtin_convertvector(bits, u8x8);
-  std::memcpy(keep, &bytes, sizeof bytes);
+}
+
+// Eight lanes of 0.0 or `scale` from eight lanes of philox_kept.
+static inline f32x8 kept_scale8(const uint16_t* kept, float scale) {
+  typedef int16_t i16x8 __attribute__((vector_size(16)));
+  i16x8 half;
+  std::memcpy(&half, kept, sizeof half);
+#if defined(__AVX2__)  // GCC widens the halves one by one
+  const i32x8 all = (i32x8)_mm256_cvtepi16_epi32((__m128i)half);
+#else
+  const i32x8 all = __builtin_convertvector(half, i32x8);
+#endif
+  return (f32x8)(all & (i32x8)splat(scale));
 }
 
 // Eight lanes of 0.0 or `scale` from one byte of keep bits.

@@ -103,8 +103,13 @@ static inline void store1(bf16* p, float v) {
   p->bits = static_cast<uint16_t>(v != v ? (raw >> 16) | 0x40 : (raw + 0x7fff + ((raw >> 16) & 1)) >> 16);
 }
 
+// `mask` has all bits of a lane set or none.
 static inline f32x8 select8(i32x8 mask, f32x8 yes, f32x8 no) {
+#if defined(__AVX2__)
+  return (f32x8)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+#else
   return (f32x8)((mask & (i32x8)yes) | (~mask & (i32x8)no));
+#endif
 }
 
 // exp(x) for x <= 88, relative error 2e-7 near 0 and 2e-6 at -87; exactly 0 below -87.3 and at -inf, NaN for NaN.

@@ -26,41 +26,35 @@ struct Workspace {
   Block block;
 };
 
-// ds of one pair and group from its score, d = dout . v, and the query's statistics {lse, delta}; d becomes
-// mask * p, the weight that v had.
-template <int G, bool PLAIN>
-inline f32x8 score_gradient(const Problem& p, const Block& b, int64_t t, int g, f32x8 score, f32x8& d,
-                            const float* stats) {
-  const f32x8 weight = exp8(score - load8(stats + 8 * g)), delta = load8(stats + 8 * (G + g));
-  if (PLAIN || !p.threshold) {
-    const f32x8 ds = weight * (d - delta);
-    d = weight;
-    return ds;
-  }
-  const f32x8 mask = keep_scale8(b.keep[g][t], p.keep_scale);
-  const f32x8 ds = weight * (mask * d - delta);
-  d = weight * mask;
-  return ds;
-}
-
-// S = ds and D = mask * p for all pairs of a block. X . rows are the scores, Y . values the products; `stats`
-// belongs to the row's query, or, when the rows are keys, begins an array indexed by query.
+// S = ds, which `table` also sums by type, and D = mask * p, the weights that v had, for all pairs of a block.
+// X . rows are the scores, Y . values the products; `stats` belongs to the row's query, or, when the rows are keys,
+// begins an array indexed by query: {lse, delta}.
 template <typename T, int G, bool PLAIN>
 void block_gradients(const Problem& p, int64_t row, const f32x8* X, const T* rows, int64_t stride, const f32x8* Y,
                      const T* values, int64_t values_stride, int64_t vectors, const float* stats, Block& b, f32x8* S,
-                     f32x8* D) {
-  dots<T, G>(X, rows, stride, vectors, b, S, values, values_stride, [&](int64_t t, f32x8* s) {
-    if constexpr (!PLAIN) finish_score<G>(p, b, t, s);
+                     f32x8* D, float* table) {
+  const FinishScore<G> finish(p, b);
+  dots<T, G>(X, rows, stride, vectors, b, S, values, values_stride, [=](int64_t t, f32x8* s) {
+    if constexpr (!PLAIN) finish(t, s);
     for (int g = 0; g < G; ++g) S[t * G + g] = s[g];
   });
-  if (!PLAIN && p.threshold) fill_keep(p, row, G, b);
+  const bool drops = !PLAIN && p.threshold, by_pair = p.transposed;
+  const float scale = p.keep_scale;
+  const Block* block = &b;
+  if (drops) fill_keep(p, row, G, b);
   const T* none = nullptr;
-  dots<T, G>(Y, values, values_stride, vectors, b, D, none, 0, [&](int64_t t, f32x8* d) {
-    if (!PLAIN && p.lane_heads < 8) d[0] = fold(d[0], p.lane_heads);
-    const float* at = p.transposed ? stats + b.index[t] * 16 * G : stats;
+  dots<T, G>(Y, values, values_stride, vectors, b, D, none, 0, [=](int64_t t, f32x8* d) {
+    if (!PLAIN && finish.lane_heads < 8) d[0] = fold(d[0], finish.lane_heads);
+    const float* at = by_pair ? stats + block->index[t] * 16 * G : stats;
     for (int g = 0; g < G; ++g) {
-      S[t * G + g] = score_gradient<G, PLAIN>(p, b, t, g, S[t * G + g], d[g], at);
-      D[t * G + g] = d[g];
+      const f32x8 weight = exp8(S[t * G + g] - load8(at + 8 * g)), delta = load8(at + 8 * (G + g));
+      const f32x8 mask = drops ? kept_scale8(block->keep[g] + 8 * t, scale) : splat(1.0f);
+      const f32x8 ds = weight * (drops ? mask * d[g] - delta : d[g] - delta);
+      S[t * G + g] = ds;
+      D[t * G + g] = drops ? weight * mask : weight;
+      if (PLAIN || !table || finish.type[t] < 0) continue;
+      float* sum = table + (static_cast<int64_t>(finish.type[t]) * G + g) * 8;
+      store8(sum, load8(sum) + ds);
     }
   });
 }
@@ -95,15 +89,11 @@ void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, 
   for (; begin < end; begin += BLOCK) {
     fill_block(p, row, begin, std::min(BLOCK, end - begin), w.block);
     const auto run = p.plain() ? block_gradients<T, G, true> : block_gradients<T, G, false>;
-    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D);
+    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D,
+        table);
     for (int64_t t = 0; f.dbias && t < w.block.n; ++t)
       for (int g = 0; g < G && w.block.at[t] >= 0; ++g)
         store_lanes(f.dbias + w.block.at[t] * p.heads, w.S[t * G + g], p.heads, g);
-    for (int64_t t = 0; table && t < w.block.n; ++t)
-      for (int g = 0; g < G && w.block.type[t] >= 0; ++g) {
-        float* sum = table + (static_cast<int64_t>(w.block.type[t]) * G + g) * 8;
-        store8(sum, load8(sum) + w.S[t * G + g]);
-      }
     axpys<T, G>(w.A, f.k, f.k_stride, f.vectors, w.block, w.S, [&](int64_t t, int g) { return w.S[t * G + g]; });
   }
 }
@@ -119,7 +109,8 @@ void key_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, Wo
     fill_block(p, row, begin, std::min(BLOCK, end - begin), w.block);
     for (int64_t t = 0; t < w.block.n + AHEAD; ++t) __builtin_prefetch(f.stats + w.block.index[t] * 16 * G, 0, 3);
     const auto run = p.plain() ? block_gradients<T, G, true> : block_gradients<T, G, false>;
-    run(p, row, w.X, f.q, f.q_stride, w.Y, f.dout, f.dout_stride, f.vectors, f.stats, w.block, w.S, w.D);
+    run(p, row, w.X, f.q, f.q_stride, w.Y, f.dout, f.dout_stride, f.vectors, f.stats, w.block, w.S, w.D,
+        nullptr);
     axpys<T, G>(w.A, f.q, f.q_stride, f.vectors, w.block, w.S, [&](int64_t t, int g) { return w.S[t * G + g]; });
     axpys<T, G>(w.B, f.dout, f.dout_stride, f.vectors, w.block, w.D, [&](int64_t t, int g) { return w.D[t * G + g]; });
   }
@@ -245,11 +236,11 @@ LH_KERNEL(attention_backward)
   using namespace LONGHOP_VARIANT;
   Problem p{};
   p.rowptr = rowptr, p.col = col, p.col_bytes = col_bytes, p.rows = rows, p.cols = cols, p.num_global = num_global;
-  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.pair_type = pair_type, p.type_bytes = type_bytes;
+  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias || dbias, p.pair_type = pair_type, p.type_bytes = type_bytes;
   p.table_rows = table_rows, p.table = table, p.scale = scale;
-  p.threshold = static_cast<uint32_t>(threshold);
+  p.threshold = static_cast<uint16_t>(threshold);
   p.keep_scale = 65536.0f / static_cast<float>(65536 - threshold);
-  if (threshold) p.key = philox_key(*seed);
+  if (threshold) p.keys = PhiloxKeys(*seed);
   p.row_ids = q_ids, p.col_ids = k_ids, p.first_group = first_group;
   Problem pt = p;
   pt.rowptr = t_rowptr, pt.col = t_col, pt.col_bytes = t_col_bytes, pt.perm = perm, pt.perm_bytes = perm_bytes;

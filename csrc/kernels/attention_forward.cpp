@@ -38,8 +38,9 @@ template <typename T, int G, bool PLAIN>
 void add_block(const Forward<T>& f, int64_t row, const f32x8* Q, Block& b, f32x8* S, Running<G>& r) {
   f32x8 top[G], around[G], sum[G];
   for (int g = 0; g < G; ++g) top[g] = r.maximum[g];
-  dots<T, G>(Q, f.k, f.k_stride, f.vectors, b, S, f.v, f.v_stride, [&](int64_t t, f32x8* s) {
-    if constexpr (!PLAIN) finish_score<G>(f.p, b, t, s);
+  const FinishScore<G> finish(f.p, b);
+  dots<T, G>(Q, f.k, f.k_stride, f.vectors, b, S, f.v, f.v_stride, [&, finish](int64_t t, f32x8* s) {
+    if constexpr (!PLAIN) finish(t, s);
     for (int g = 0; g < G; ++g) {
       S[t * G + g] = s[g];
       top[g] = max8(top[g], s[g]);
@@ -55,11 +56,13 @@ void add_block(const Forward<T>& f, int64_t row, const f32x8* Q, Block& b, f32x8
       for (int64_t c = g; c < f.vectors; c += G) r.weighted[c] *= shrink;
   }
   r.started = true;
-  if (!PLAIN && f.p.threshold) fill_keep(f.p, row, G, b);
-  axpys<T, G>(r.weighted, f.v, f.v_stride, f.vectors, b, S, [&](int64_t t, int g) {
+  const bool drops = !PLAIN && f.p.threshold;
+  const float scale = f.p.keep_scale;
+  if (drops) fill_keep(f.p, row, G, b);
+  axpys<T, G>(r.weighted, f.v, f.v_stride, f.vectors, b, S, [&, drops, scale](int64_t t, int g) {
     const f32x8 w = exp8(S[t * G + g] - around[g]);
     sum[g] += w;
-    return !PLAIN && f.p.threshold ? w * keep_scale8(b.keep[g][t], f.p.keep_scale) : w;
+    return drops ? w * kept_scale8(b.keep[g] + 8 * t, scale) : w;
   });
   for (int g = 0; g < G; ++g) r.sum[g] += sum[g];
 }
@@ -183,11 +186,11 @@ LH_KERNEL(attention_forward)
   using namespace LONGHOP_VARIANT;
   Problem p{};
   p.rowptr = rowptr, p.col = col, p.col_bytes = col_bytes, p.rows = rows, p.cols = cols, p.num_global = num_global;
-  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.pair_type = pair_type, p.type_bytes = type_bytes;
+  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias, p.pair_type = pair_type, p.type_bytes = type_bytes;
   p.table_rows = table_rows, p.table = table, p.scale = scale;
-  p.threshold = static_cast<uint32_t>(threshold);
+  p.threshold = static_cast<uint16_t>(threshold);
   p.keep_scale = 65536.0f / static_cast<float>(65536 - threshold);
-  if (threshold) p.key = philox_key(*seed);
+  if (threshold) p.keys = PhiloxKeys(*seed);
   p.row_ids = q_ids, p.col_ids = k_ids, p.first_group = first_group;
   if (is_bf16)
     return forward_groups(

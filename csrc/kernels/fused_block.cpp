@@ -26,24 +26,33 @@ struct Block {
   float scale() const { return 65536.0f / static_cast<float>(65536 - threshold); }  // of what is kept
 };
 
-// Lanes of the generator for columns 8 first .. of a tile's rows: lanes[group][row][8].
-inline void fill_lanes(const Block& b, int64_t row, int64_t first, int64_t groups, uint16_t* lanes) {
-  const PhiloxKey key = philox_key(*b.seed);
-  uint64_t ids[TILE];
-  for (int64_t r = 0; r < TILE; ++r) {
-    const int64_t at = std::min(row + r, b.rows - 1);
-    ids[r] = static_cast<uint64_t>(b.row_ids ? b.row_ids[at] : at);
-  }
+// Identities of a tile's rows, as low halves of 64-bit lanes.
+struct RowIds {
   u64x4 front, back;
-  std::memcpy(&front, ids, sizeof front);
-  std::memcpy(&back, ids + 4, sizeof back);
+
+  RowIds(const Block& b, int64_t row) {
+    uint64_t ids[TILE];
+    for (int64_t r = 0; r < TILE; ++r) {
+      const int64_t at = std::min(row + r, b.rows - 1);
+      ids[r] = static_cast<uint64_t>(b.row_ids ? b.row_ids[at] : at);
+    }
+    std::memcpy(&front, ids, sizeof front);
+    std::memcpy(&back, ids + 4, sizeof back);
+  }
+};
+
+// Which elements of a tile are kept, columns 8 first ..: kept[group][row][8].
+inline void fill_kept(const Block& b, const PhiloxKeys& keys, int64_t row, int64_t first, int64_t groups,
+                      uint16_t* kept) {
+  const RowIds ids(b, row);
   const u64x4 site = u64x4{} + static_cast<uint64_t>(b.site);
+  const uint16_t threshold = static_cast<uint16_t>(b.threshold);
   for (int64_t g = 0; g < groups; ++g) {
     const u64x4 group = u64x4{} + static_cast<uint64_t>(first + g);
-    PhiloxWords w = {front, front >> 32, group, site}, v = {back, back >> 32, group, site};
-    philox4x2(key, w, v);
-    philox_lanes(w, lanes + g * 64);
-    philox_lanes(v, lanes + g * 64 + 32);
+    PhiloxWords w = {ids.front, ids.front >> 32, group, site}, v = {ids.back, ids.back >> 32, group, site};
+    philox4x2(keys, w, v);
+    philox_kept(w, threshold, kept + g * 64);
+    philox_kept(v, threshold, kept + g * 64 + 32);
   }
 }
 
@@ -80,14 +89,12 @@ static inline f32x8 gelu_slope8(f32x8 x) {
   return sigmoidal8(x, p, q, 5.8f);
 }
 
-template <class T>
-static inline void write8(T* out, f32x8 v, int64_t lanes, bool stream) {
+template <class T, class Lanes>
+static inline void write8(T* out, f32x8 v, Lanes lanes, bool stream) {
+  if constexpr (!std::is_same<Lanes, Count<8>>::value) return store_some(out, v, lanes);
   if constexpr (std::is_same<T, float>::value)
     if (stream) return stream8(out, v);
-  if (lanes == 8)
-    store8(out, v);
-  else
-    store_some(out, v, lanes);
+  store8(out, v);
 }
 
 template <class T>
@@ -101,42 +108,59 @@ struct Forward {
   bool stream;
 };
 
-// Columns [c, c + lanes) of a row; `lanes` is 8 but at a row's end.
-template <int ACT, class T>
-inline void forward8(const Block& b, const Forward<T>& f, int64_t row, int64_t c, int64_t lanes,
-                     const uint16_t* random) {
-  const bool full = lanes == 8;
-  const auto load = [&](const auto* p) { return full ? load8(p) : load_some(p, lanes); };
-  f32x8 v = load(f.x + row * f.x_stride + c);
-  if (b.bias) v += load(b.bias + c);
-  f32x8 keep = splat(1.0f);
-  if (b.threshold) keep = philox_keep_scale8(random, b.threshold, b.scale());
-  if constexpr (ACT == RELU) {
-    const i32x8 positive = less8(zero8(), v) | nan8(v);  // a NaN must not vanish
-    const i32x8 kept = -(i32x8)keep >> 31;
-    if (f.bits) f.bits[row * b.groups() + c / 8] = mask_bits8(positive & kept);
-    v = (f32x8)(positive & (i32x8)v);
-  }
-  if constexpr (ACT == GELU) v *= normal_cdf8(v);
-  v *= keep;
-  if (f.residual) v += load(f.residual + row * f.residual_stride + c);
-  write8(f.out + row * b.width + c, v, lanes, f.stream);
-}
-
-// Calls body(row, column, lanes, random lanes) for every vector of rows [begin, end).
+// Calls body(row, first, kept) for each row in [begin, end) and each stretch of GROUPS groups from `first` on;
+// lane l of group first + g is kept[g * TILE * 8 + l], where something is dropped.
 template <bool RANDOM, class Body>
 inline void walk_rows(const Block& b, int64_t begin, int64_t end, const Body& body) {
-  uint16_t random[GROUPS * TILE * 8];
+  alignas(32) uint16_t kept[GROUPS * TILE * 8];
+  const bool random = RANDOM && b.threshold;
+  const PhiloxKeys keys(random ? *b.seed : 0);
   for (int64_t row = begin; row < end; row += TILE)
     for (int64_t first = 0; first < b.groups(); first += GROUPS) {
-      const int64_t groups = std::min(GROUPS, b.groups() - first), rows = std::min(TILE, end - row);
-      if (RANDOM && b.threshold) fill_lanes(b, row, first, groups, random);
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t g = 0; g < groups; ++g) {
-          const int64_t c = 8 * (first + g);
-          body(row + r, c, std::min<int64_t>(8, b.width - c), random + (g * TILE + r) * 8);
-        }
+      if (random) fill_kept(b, keys, row, first, std::min(GROUPS, b.groups() - first), kept);
+      for (int64_t r = 0; r < std::min(TILE, end - row); ++r) body(row + r, first, kept + r * 8);
     }
+}
+
+// Calls step(g, c, lanes) for the vectors of a stretch: its g-th, whose first column is c in the stretch. `lanes` is
+// the constant 8 but at a row's end. What step needs it holds by value, so that it stays in registers.
+template <class Step>
+inline void walk_stretch(const Block& b, int64_t first, const Step& step) {
+  const int64_t columns = std::min(8 * GROUPS, b.width - 8 * first), full = columns / 8;
+#pragma GCC unroll 2
+  for (int64_t g = 0; g < full; ++g) step(g, 8 * g, Count<8>{});
+  if (8 * full < columns) step(full, 8 * full, columns - 8 * full);
+}
+
+template <class T, class Lanes>
+inline f32x8 load_lanes(const T* p, Lanes lanes) {
+  if constexpr (std::is_same<Lanes, Count<8>>::value) return load8(p);
+  return load_some(p, lanes);
+}
+
+template <int ACT, class T>
+inline void forward_row(const Block& b, const Forward<T>& f, int64_t row, int64_t first, const uint16_t* kept) {
+  const T* x = f.x + row * f.x_stride + 8 * first;
+  const T* residual = f.residual ? f.residual + row * f.residual_stride + 8 * first : nullptr;
+  const float* bias = b.bias ? b.bias + 8 * first : nullptr;
+  T* out = f.out + row * b.width + 8 * first;
+  uint8_t* bits = f.bits ? f.bits + row * b.groups() + first : nullptr;
+  const bool random = b.threshold != 0, stream = f.stream;
+  const float scale = b.scale();
+  walk_stretch(b, first, [=](int64_t g, int64_t c, auto lanes) {
+    f32x8 v = load_lanes(x + c, lanes);
+    if (bias) v += load_lanes(bias + c, lanes);
+    const f32x8 keep = random ? kept_scale8(kept + g * TILE * 8, scale) : splat(1.0f);
+    if constexpr (ACT == RELU) {
+      const i32x8 positive = less8(zero8(), v) | nan8(v);  // a NaN must not vanish
+      if (bits) bits[g] = mask_bits8(positive & -(i32x8)keep >> 31);
+      v = (f32x8)(positive & (i32x8)v);
+    }
+    if constexpr (ACT == GELU) v *= normal_cdf8(v);
+    v *= keep;
+    if (residual) v += load_lanes(residual + c, lanes);
+    write8(out + c, v, lanes, stream);
+  });
 }
 
 // Rows a work item has: the number of rows alone decides, so sums over items are the same for any thread count.
@@ -148,8 +172,8 @@ int forward_all(const Block& b, Forward<T> f) {
   f.stream = b.width % 8 == 0 && worth_streaming(f.out, b.rows * b.width * sizeof(T));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(static_cast<int>(b.threads)) if (b.rows > step)
   for (int64_t begin = 0; begin < b.rows; begin += step) {
-    const auto body = [b, f](int64_t row, int64_t c, int64_t lanes, const uint16_t* random) {
-      forward8<ACT>(b, f, row, c, lanes, random);
+    const auto body = [&](int64_t row, int64_t first, const uint16_t* kept) {
+      forward_row<ACT>(b, f, row, first, kept);
     };
     walk_rows<true>(b, begin, std::min(begin + step, b.rows), body);
     stream_fence();
@@ -170,22 +194,30 @@ struct Backward {
 
 // Also adds the gradient to `sums` [8 * groups], unless that is null.
 template <int ACT, class T>
-inline void backward8(const Block& b, const Backward<T>& f, int64_t row, int64_t c, int64_t lanes,
-                      const uint16_t* random, float* sums) {
-  const bool full = lanes == 8;
-  const auto load = [&](const auto* p) { return full ? load8(p) : load_some(p, lanes); };
-  f32x8 v = load(f.grad + row * f.grad_stride + c);
-  if constexpr (ACT == RELU)
-    v *= keep_scale8(f.bits[row * b.groups() + c / 8], b.scale());
-  else if (b.threshold)
-    v *= philox_keep_scale8(random, b.threshold, b.scale());
-  if constexpr (ACT == GELU) {
-    f32x8 x = load(f.x + row * f.x_stride + c);
-    if (b.bias) x += load(b.bias + c);
-    v *= gelu_slope8(x);
-  }
-  if (sums) store8(sums + c, load8(sums + c) + v);
-  if (f.out) write8(f.out + row * b.width + c, v, lanes, f.stream);
+inline void backward_row(const Block& b, const Backward<T>& f, int64_t row, int64_t first, const uint16_t* kept,
+                         float* sums) {
+  const T* grad = f.grad + row * f.grad_stride + 8 * first;
+  const T* x = ACT == GELU ? f.x + row * f.x_stride + 8 * first : nullptr;
+  const float* bias = b.bias ? b.bias + 8 * first : nullptr;
+  const uint8_t* bits = ACT == RELU ? f.bits + row * b.groups() + first : nullptr;
+  T* out = f.out ? f.out + row * b.width + 8 * first : nullptr;
+  sums = sums ? sums + 8 * first : nullptr;
+  const bool random = b.threshold != 0, stream = f.stream;
+  const float scale = b.scale();
+  walk_stretch(b, first, [=](int64_t g, int64_t c, auto lanes) {
+    f32x8 v = load_lanes(grad + c, lanes);
+    if constexpr (ACT == RELU)
+      v *= keep_scale8(bits[g], scale);
+    else if (random)
+      v *= kept_scale8(kept + g * TILE * 8, scale);
+    if constexpr (ACT == GELU) {
+      f32x8 z = load_lanes(x + c, lanes);
+      if (bias) z += load_lanes(bias + c, lanes);
+      v *= gelu_slope8(z);
+    }
+    if (sums) store8(sums + c, load8(sums + c) + v);
+    if (out) write8(out + c, v, lanes, stream);
+  });
 }
 
 // Sums of items, in their order, into grad [width].
@@ -203,8 +235,8 @@ int backward_all(const Block& b, Backward<T> f, float* bias_grad) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(static_cast<int>(b.threads)) if (items > 1)
   for (int64_t item = 0; item < items; ++item) {
     float* mine = bias_grad ? sums.data() + item * room : nullptr;
-    const auto body = [&, b, f, mine](int64_t row, int64_t c, int64_t lanes, const uint16_t* random) {
-      backward8<ACT>(b, f, row, c, lanes, random, mine);
+    const auto body = [&](int64_t row, int64_t first, const uint16_t* kept) {
+      backward_row<ACT>(b, f, row, first, kept, mine);
     };
     walk_rows<ACT != RELU>(b, item * step, std::min((item + 1) * step, b.rows), body);
     stream_fence();

@@ -92,17 +92,24 @@ class AutogradProvider:
         return out.detach(), grads
 
 
+_WARM_UP = 2
+"""Rounds until the allocator has found places for everybody's tensors: the first ones fault pages in."""
+
+
 def alternate(providers: Sequence[Provider], repeat: int) -> dict[tuple[str, Mode], Timing]:
-    """Run every provider ``repeat`` times, one after the other in each round.
+    """Run every provider ``repeat`` times, one after the other in each round, after rounds that are not counted.
 
     Args:
-        providers: warmed up (their check has run them), names distinct.
+        providers: names distinct.
         repeat: rounds.
 
     Returns:
         Quantiles by provider and mode.
     """
     seconds: dict[tuple[str, Mode], list[float]] = {}
+    for _ in range(_WARM_UP):
+        for provider in providers:
+            provider.run()
     for _ in range(repeat):
         for provider in providers:
             for mode, value in provider.run().items():
