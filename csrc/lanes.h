@@ -23,7 +23,7 @@ template <int N>
 static inline f32x8 load_part(const bf16* p) {
   u16x8 half = {};
   std::memcpy(&half, p, N * sizeof(bf16));
-  return (f32x8)(__builtin_convertvector(half, u32x8) << 16);
+  return (f32x8)(widen8(half) << 16);
 }
 template <int N, class T>
 static inline void store_part(T* p, f32x8 v) {

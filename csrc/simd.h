@@ -73,11 +73,17 @@ static inline f32x8 load8(const float* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+static inline u32x8 widen8(u16x8 v) {
+#if defined(__AVX2__)  // GCC 12 widens the halves one by one
+  return (u32x8)_mm256_cvtepu16_epi32((__m128i)v);
+#else
+  return __builtin_convertvector(v, u32x8);
+#endif
+}
 static inline f32x8 load8(const bf16* p) {
   u16x8 half;
   std::memcpy(&half, p, sizeof half);
-  const u32x8 wide = __builtin_convertvector(half, u32x8) << 16;
-  return (f32x8)wide;
+  return (f32x8)(widen8(half) << 16);
 }
 static inline void store8(float* p, f32x8 v) { std::memcpy(p, &v, sizeof v); }
 static inline void store8(bf16* p, f32x8 v) {

@@ -15,7 +15,8 @@ struct Backward {
   const float* lse;   // [queries, heads]
   const float* dlse;  // null, or as lse
   float* stats;       // [queries, 2 * 8 * GROUPS]: lse (+inf for a query without pairs) and delta, as lanes
-  T *dq, *dk, *dv;    // [rows, 8 * vectors]
+  T *dq, *dk, *dv;    // [rows, 8 * vectors], rows grad_stride elements apart
+  int64_t grad_stride;
   float* dbias;       // null, or [E, heads]
   float* dtable;      // null, or [table_rows + 2 * num_global, 8 * GROUPS]
 };
@@ -182,11 +183,11 @@ int backward(const Backward<T>& f, int64_t threads) {
       };
       auto by_key = [&](int64_t row, int64_t begin, int64_t end, int64_t) { key_pairs<T, G>(f, row, begin, end, w); };
       run_items(items, p, w, f.vectors, partial.get(), by_query, [&](int64_t row, const f32x8* sum) {
-        write_scaled(f.dq + row * 8 * f.vectors, sum, f.vectors, p.scale);
+        write_scaled(f.dq + row * f.grad_stride, sum, f.vectors, p.scale);
       });
       run_items(items_t, pt, w, 2 * f.vectors, partial.get(), by_key, [&](int64_t row, const f32x8* sum) {
-        write_scaled(f.dk + row * 8 * f.vectors, sum, f.vectors, p.scale);
-        write_scaled(f.dv + row * 8 * f.vectors, sum + f.vectors, f.vectors, 1.0f);
+        write_scaled(f.dk + row * f.grad_stride, sum, f.vectors, p.scale);
+        write_scaled(f.dv + row * f.grad_stride, sum + f.vectors, f.vectors, 1.0f);
       });
 #pragma omp for
       for (int64_t e = 0; e < table_floats; ++e) {
@@ -213,11 +214,11 @@ template <typename T>
 Backward<T> make(const Problem& p, const Problem& pt, const void* q, int64_t q_stride, const void* k,
                  int64_t k_stride, const void* v, int64_t v_stride, const void* out, int64_t out_stride,
                  const void* dout, int64_t dout_stride, int64_t vectors, const float* lse, const float* dlse,
-                 float* stats, void* dq, void* dk, void* dv, float* dbias, float* dtable) {
+                 float* stats, void* dq, void* dk, void* dv, int64_t grad_stride, float* dbias, float* dtable) {
   return {p, pt, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(out), static_cast<const T*>(dout), q_stride, k_stride, v_stride, out_stride,
           dout_stride, vectors, lse, dlse, stats, static_cast<T*>(dq), static_cast<T*>(dk), static_cast<T*>(dv),
-          dbias, dtable};
+          grad_stride, dbias, dtable};
 }
 
 }  // namespace
@@ -231,8 +232,8 @@ LH_KERNEL(attention_backward)
  int64_t k_stride, const void* v, int64_t v_stride, const void* out, int64_t out_stride, const void* dout,
  int64_t dout_stride, int64_t is_bf16, const float* lse, const float* dlse, const float* bias, const void* pair_type,
  int64_t type_bytes, int64_t table_rows, const float* table, float scale, int64_t threshold, const int64_t* seed,
- const int64_t* q_ids, const int64_t* k_ids, int64_t first_group, float* stats, void* dq, void* dk, void* dv, float* dbias, float* dtable,
- int64_t threads) {
+ const int64_t* q_ids, const int64_t* k_ids, int64_t first_group, float* stats, void* dq, void* dk, void* dv,
+ int64_t grad_stride, float* dbias, float* dtable, int64_t threads) {
   using namespace LONGHOP_VARIANT;
   Problem p{};
   p.rowptr = rowptr, p.col = col, p.col_bytes = col_bytes, p.rows = rows, p.cols = cols, p.num_global = num_global;
@@ -247,9 +248,9 @@ LH_KERNEL(attention_backward)
   pt.rows = cols, pt.cols = rows, pt.row_ids = k_ids, pt.col_ids = q_ids, pt.transposed = true;
   if (is_bf16)
     return backward_groups(make<bf16>(p, pt, q, q_stride, k, k_stride, v, v_stride, out, out_stride, dout,
-                                      dout_stride, vectors, lse, dlse, stats, dq, dk, dv, dbias, dtable),
+                                      dout_stride, vectors, lse, dlse, stats, dq, dk, dv, grad_stride, dbias, dtable),
                            groups, threads);
   return backward_groups(make<float>(p, pt, q, q_stride, k, k_stride, v, v_stride, out, out_stride, dout, dout_stride,
-                                     vectors, lse, dlse, stats, dq, dk, dv, dbias, dtable),
+                                     vectors, lse, dlse, stats, dq, dk, dv, grad_stride, dbias, dtable),
                          groups, threads);
 }

@@ -83,13 +83,16 @@ class Case:
         }
 
     def _call(self, leaves: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        terms: dict[str, Any] = {n: t for n, t in leaves.items() if n not in "qkv"}
+        terms: dict[str, Any] = {n: t for n, t in leaves.items() if n not in _QKV}
         if "dropout" in self.terms:
             terms["dropout"] = 0.3
         return sparse_attention(
-            leaves["q"], leaves["k"], leaves["v"], parts_of(self.graph), [EDGES, self.num_global],
+            [leaves[n] for n in _QKV if n in leaves], parts_of(self.graph), [EDGES, self.num_global],
             scale=self.width**-0.5, **terms,
         )  # fmt: skip
+
+
+_QKV = ("q", "k", "v", "packed")
 
 
 def reference_of(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -249,14 +252,41 @@ def test_views_with_odd_strides_give_the_same(isa: str) -> None:
     assert torch.allclose(same_rows[GRAPHS["odd_100"].degree() > 0], inputs["v"][:1], atol=1e-6)
 
 
+@KERNELS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("heads", "width"), [(8, 8), (4, 6), (3, 5), (16, 4), (40, 2)])
+@pytest.mark.parametrize("terms", [frozenset(), ALL_TERMS], ids=["plain", "all"])
+def test_one_packed_tensor_gives_the_same(
+    isa: str, terms: frozenset[str], heads: int, width: int, dtype: torch.dtype
+) -> None:
+    case = Case(GRAPHS["odd_63"], heads, width, 1, terms)
+    inputs = {n: t.to(dtype) if n in "qkv" else t for n, t in case.inputs().items()}
+    want = case.run(inputs)
+    for heads_fastest in (True, False):
+        packed = torch.stack([inputs.pop(n) if n in inputs else packed[:, i] for i, n in enumerate("qkv")], 1)
+        if heads_fastest:
+            packed = packed.transpose(2, 3).contiguous().transpose(2, 3)
+        with poisoned_empty():
+            got = case.run({"packed": packed, **inputs})
+        for i, name in enumerate("qkv"):
+            assert torch.equal(got["dpacked"][:, i], want[f"d{name}"]), name
+        for name in want.keys() - {"dq", "dk", "dv"}:
+            assert torch.equal(got[name], want[name]), name
+
+
+@pytest.mark.parametrize("form", ["three", "packed"])
 @pytest.mark.parametrize("terms", [frozenset(), ALL_TERMS], ids=["plain", "all"])
 @pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
-def test_opcheck(strided: bool, terms: frozenset[str]) -> None:
+def test_opcheck(strided: bool, terms: frozenset[str], form: str) -> None:
     case = Case(GRAPHS["odd_63"], 8, 8, 1, terms, heads_fastest=strided)
-    made = {n: t.requires_grad_(t.is_floating_point()) for n, t in case.inputs().items()}
+    inputs = case.inputs()
+    if form == "packed":
+        packed = torch.stack([inputs.pop(n).transpose(1, 2) for n in "qkv"], 1).transpose(2, 3)
+        inputs["packed"] = packed if strided else packed.contiguous()
+    made = {n: t.requires_grad_(t.is_floating_point()) for n, t in inputs.items()}
     order = ("bias", "pair_type", "table", "global_bias")
     args = (
-        made["q"], made["k"], made["v"], parts_of(case.graph), [EDGES, 1], *(made.get(n) for n in order),
+        [made[n] for n in ("q", "k", "v", "packed") if n in made], parts_of(case.graph), [EDGES, 1], *(made.get(n) for n in order),
         0.3, 0.3 if "dropout" in terms else 0.0, made.get("seed"), made.get("q_ids"), made.get("k_ids"),
     )  # fmt: skip
     torch.library.opcheck(attention_op._forward, args)
@@ -266,7 +296,7 @@ def test_compiles_once_for_all_sizes() -> None:
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
 
     def step(q: Tensor, parts: list[Tensor], seed: Tensor) -> Tensor:
-        return sparse_attention(q, q, q, parts, [EDGES, 0], scale=0.3, dropout=0.2, seed=seed)[0]
+        return sparse_attention([q, q, q], parts, [EDGES, 0], scale=0.3, dropout=0.2, seed=seed)[0]
 
     compiled = torch.compile(step, fullgraph=True, backend=counter)
     for n in range(10, 20):
@@ -301,5 +331,5 @@ def test_bad_input_is_named() -> None:
             case.run({**good, name: bad})
     with pytest.raises(InputError, match="needs a seed"):
         sparse_attention(
-            good["q"], good["k"], good["v"], parts_of(case.graph), [EDGES, 0], scale=1.0, dropout=0.5
+            [good[n] for n in "qkv"], parts_of(case.graph), [EDGES, 0], scale=1.0, dropout=0.5
         )  # fmt: skip

@@ -60,29 +60,83 @@ def graph_attention(
         InputError: shapes, types or devices that do not fit each other or the layout.
     """
     _check_heads(q, k, v, layout)
-    per_pair, pair_type, table = _split_bias(bias, layout.num_pairs, q.shape[1])
-    if global_bias is not None:
-        _check_shape("global_bias", global_bias, (2, layout.num_global, q.shape[1]))
-    check_dropout(dropout, seed)
     _check_ids("q_ids", q_ids, q.shape[0])
     _check_ids("k_ids", k_ids, k.shape[0])
-    out, lse = sparse_attention(
-        q,
-        k,
-        v,
+    out, lse = _attend([q, k, v], layout, bias, global_bias, scale, dropout, seed, q_ids, k_ids)
+    return (out, lse) if return_lse else out
+
+
+def graph_attention_qkvpacked(
+    qkv: Float[Tensor, "N 3 H D"],
+    layout: AttentionLayout,
+    *,
+    bias: PairBias | None = None,
+    global_bias: Float[Tensor, "2 G H"] | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: Int[Tensor, "..."] | None = None,
+    ids: Int[Tensor, " N"] | None = None,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Self-attention of q, k and v that one Linear made; their gradient comes as one tensor, without a copy.
+
+    Storage [N, 3, D, H] seen as [N, 3, H, D] (``transpose(2, 3)``) is the fast one.
+
+    Args:
+        qkv: [N, 3, H, D]; the rest is as for :func:`graph_attention`.
+        layout: as many queries as keys.
+        bias: see :func:`graph_attention`.
+        global_bias: see :func:`graph_attention`.
+        scale: see :func:`graph_attention`.
+        dropout: see :func:`graph_attention`.
+        seed: see :func:`graph_attention`.
+        ids: identities of the rows, both as queries and as keys.
+        return_lse: see :func:`graph_attention`.
+
+    Returns:
+        As :func:`graph_attention`.
+
+    Raises:
+        InputError: shapes, types or devices that do not fit each other or the layout.
+    """
+    if qkv.dim() != 4 or qkv.shape[1] != 3:
+        raise InputError(f"qkv must be [N, 3, H, D], got {list(qkv.shape)}")
+    _check_heads(*qkv.unbind(1), layout)
+    _check_ids("ids", ids, qkv.shape[0])
+    out, lse = _attend([qkv], layout, bias, global_bias, scale, dropout, seed, ids, ids)
+    return (out, lse) if return_lse else out
+
+
+def _attend(
+    qkv: list[Tensor],
+    layout: AttentionLayout,
+    bias: PairBias | None,
+    global_bias: Tensor | None,
+    scale: float | None,
+    dropout: float,
+    seed: Tensor | None,
+    q_ids: Tensor | None,
+    k_ids: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    heads, width = qkv[0].shape[-2:]
+    per_pair, pair_type, table = _split_bias(bias, layout.num_pairs, heads)
+    if global_bias is not None:
+        _check_shape("global_bias", global_bias, (2, layout.num_global, heads))
+    check_dropout(dropout, seed)
+    return sparse_attention(
+        qkv,
         [layout.rowptr, layout.col, layout.t_rowptr, layout.t_col, layout.perm],
         [EDGES, layout.num_global],
         bias=per_pair,
         pair_type=pair_type,
         table=table,
         global_bias=global_bias,
-        scale=1 / math.sqrt(q.shape[2]) if scale is None else scale,
+        scale=1 / math.sqrt(width) if scale is None else scale,
         dropout=dropout,
         seed=seed if dropout > 0 else None,
         q_ids=q_ids,
         k_ids=k_ids,
     )
-    return (out, lse) if return_lse else out
 
 
 def check_dropout(dropout: float, seed: Tensor | None) -> None:

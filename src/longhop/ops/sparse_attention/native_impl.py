@@ -142,6 +142,12 @@ def forward(
     return heads_fastest(out, q.shape[1], q.shape[2]), lse
 
 
+def fits_packed(qkv: Tensor) -> bool:
+    """Whether gradients can be written to the rows of a tensor [N, 3, H, D], heads fastest, as they are."""
+    _, _, num_heads, width = qkv.shape
+    return num_heads <= MAX_HEADS and Shape.of(num_heads, width).exact
+
+
 def _table_gradient_fits(num_pairs: int, num_rows: int, entries: int, shape: Shape) -> bool:
     items = (num_pairs + 4 * num_rows) // GRAIN + 2
     return items * entries * 8 * shape.groups * 4 <= MAX_TABLE_BYTES
@@ -149,12 +155,18 @@ def _table_gradient_fits(num_pairs: int, num_rows: int, entries: int, shape: Sha
 
 def backward(
     dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    edges: Edges, num_global: int, terms: Terms, first_group: int = 0,
+    edges: Edges, num_global: int, terms: Terms, first_group: int = 0, into: list[Tensor] | None = None,
 ) -> Gradients:  # fmt: skip
-    """Gradients of q, k, v (strides (D H, 1, H), their types) and fp32 ones of bias, table, global bias."""
+    """Gradients of q, k, v (strides (D H, 1, H), their types) and fp32 ones of bias, table, global bias.
+
+    The former are written to ``into`` where given; see :func:`fits_packed`.
+    """
     shape = Shape.of(q.shape[1], q.shape[2])
     qr, kr, vr, outr, doutr = (rows(t, shape) for t in (q, k, v, out, dout.to(q.dtype)))
-    dq, dk, dv = (t.new_empty(t.shape[0], shape.padded_width, shape.padded_heads) for t in (q, k, v))
+    if into is None:
+        dq, dk, dv = (t.new_empty(t.shape[0], shape.padded_width, shape.padded_heads) for t in (q, k, v))
+    else:
+        dq, dk, dv = (t.transpose(1, 2) for t in into)
     table, types = _table(terms, num_global, shape)
     entries = 0 if table is None else table.shape[0]
     num_pairs = edges.col.numel()
@@ -167,14 +179,14 @@ def backward(
     signature, trailing = _common(terms, table, types, first_group)
     native.call(
         "attention_backward",
-        "ppippipi" + "iiiiiii" + "pipipipipi" + "i" + "pp" + signature + "pppppp",
+        "ppippipi" + "iiiiiii" + "pipipipipi" + "i" + "pp" + signature + "ppppipp",
         edges.rowptr, edges.col, edges.col.element_size(), edges.t_rowptr, edges.t_col,
         edges.t_col.element_size(), edges.perm, edges.perm.element_size(),
         edges.rowptr.numel() - 1, k.shape[0] - num_global, num_global, shape.heads, shape.lane_heads, shape.groups,
         shape.vectors, qr, qr.stride(0), kr, kr.stride(0), vr, vr.stride(0), outr, outr.stride(0),
         doutr, doutr.stride(0), q.dtype == torch.bfloat16, lse.contiguous(),
         None if dlse is None else dlse.float().contiguous(),
-        *trailing, stats, dq, dk, dv, dbias, dtable,
+        *trailing, stats, dq, dk, dv, dq.stride(0), dbias, dtable,
     )  # fmt: skip
     heads = (heads_fastest(g, q.shape[1], q.shape[2]) for g in (dq, dk, dv))
     return Gradients._make((*heads, *_term_gradients(terms, dbias, dtable, types, num_global)))

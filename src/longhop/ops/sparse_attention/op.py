@@ -24,17 +24,15 @@ _OP = "graph_attention"
 
 
 def sparse_attention(
-    q: Tensor, k: Tensor, v: Tensor, parts: list[Tensor], kinds: list[int], *, scale: float,
-    bias: Tensor | None = None, pair_type: Tensor | None = None, table: Tensor | None = None,
-    global_bias: Tensor | None = None, dropout: float = 0.0, seed: Tensor | None = None,
-    q_ids: Tensor | None = None, k_ids: Tensor | None = None,
+    qkv: list[Tensor], parts: list[Tensor], kinds: list[int], *, scale: float, bias: Tensor | None = None,
+    pair_type: Tensor | None = None, table: Tensor | None = None, global_bias: Tensor | None = None,
+    dropout: float = 0.0, seed: Tensor | None = None, q_ids: Tensor | None = None, k_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Softmax attention of every query over its pairs.
 
     Args:
-        q: [Nq, H, D] fp32 or bf16 (fp64 through the reference); strides (*, 1, H) are used in place.
-        k: [Nk, H, D], as q.
-        v: [Nk, H, D], as q.
+        qkv: [q, k, v], q [Nq, H, D] and k, v [Nk, H, D], fp32 or bf16 (fp64 through the reference), strides
+            (*, 1, H) used in place; or one tensor [N, 3, H, D] of all three, whose gradient is then one too.
         parts: tensors of the layout's parts; see :data:`EDGES`.
         kinds: [EDGES, G]; the last G rows of q, k and v are global tokens.
         scale: multiplies q.k.
@@ -53,13 +51,19 @@ def sparse_attention(
     Raises:
         InputError: shapes, types or options that do not fit together; the message names them.
     """
-    _check(q, k, v, parts, kinds, bias, pair_type, table, global_bias, dropout, seed, q_ids, k_ids)
+    _check(*unpack(qkv), parts, kinds, bias, pair_type, table, global_bias, dropout, seed, q_ids, k_ids)
     if dropout == 0.0:
         seed = None
     out: tuple[Tensor, Tensor] = _forward(
-        q, k, v, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids
+        qkv, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids
     )
     return out
+
+
+def unpack(qkv: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v [N, H, D] of either form that :func:`sparse_attention` takes."""
+    q, k, v = qkv[0].unbind(1) if len(qkv) == 1 else qkv
+    return q, k, v
 
 
 def _check(
@@ -122,8 +126,8 @@ def _slice_terms(terms: Terms, heads: slice) -> Terms:
 
 
 def _empty_heads(x: Tensor) -> Tensor:
-    """Uninitialised [N, H, D] in the strides that every backend returns: (D H, 1, H)."""
-    return x.new_empty(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)
+    """Uninitialised [..., H, D] in the strides that every backend returns: (..., 1, H)."""
+    return x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-2]).transpose(-1, -2)
 
 
 def _to_heads_fastest(x: Tensor) -> Tensor:
@@ -132,10 +136,11 @@ def _to_heads_fastest(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("longhop::graph_attention", mutates_args=())
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, parts: list[Tensor], kinds: list[int], bias: Tensor | None,
-    pair_type: Tensor | None, table: Tensor | None, global_bias: Tensor | None, scale: float,
-    dropout: float, seed: Tensor | None, q_ids: Tensor | None, k_ids: Tensor | None,
+    qkv: list[Tensor], parts: list[Tensor], kinds: list[int], bias: Tensor | None, pair_type: Tensor | None,
+    table: Tensor | None, global_bias: Tensor | None, scale: float, dropout: float, seed: Tensor | None,
+    q_ids: Tensor | None, k_ids: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q, k, v = unpack(qkv)
     terms = Terms(bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids)
     if dispatch.choose(_OP, q, k, v) == "reference":
         pairs = reference.all_pairs(parts[0], parts[1], k.shape[0], kinds[1])
@@ -153,45 +158,59 @@ def _forward(
 
 
 @_forward.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, parts: list[Tensor], kinds: list[int], *terms: Any) -> tuple[Tensor, Tensor]:
+def _(qkv: list[Tensor], parts: list[Tensor], kinds: list[int], *terms: Any) -> tuple[Tensor, Tensor]:
+    q = unpack(qkv)[0]
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     return _empty_heads(q), q.new_empty(q.shape[0], q.shape[1], dtype=wide)
 
 
 @torch.library.custom_op("longhop::graph_attention_backward", mutates_args=())
 def _backward(
-    dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    parts: list[Tensor], kinds: list[int], bias: Tensor | None, pair_type: Tensor | None,
-    table: Tensor | None, global_bias: Tensor | None, scale: float, dropout: float,
-    seed: Tensor | None, q_ids: Tensor | None, k_ids: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k, v, bias, table, global_bias; an empty tensor for an absent input."""
+    dout: Tensor, dlse: Tensor | None, qkv: list[Tensor], out: Tensor, lse: Tensor, parts: list[Tensor],
+    kinds: list[int], bias: Tensor | None, pair_type: Tensor | None, table: Tensor | None,
+    global_bias: Tensor | None, scale: float, dropout: float, seed: Tensor | None, q_ids: Tensor | None,
+    k_ids: Tensor | None,
+) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of qkv (in its form), bias, table, global_bias; an empty tensor for an absent input."""
     terms = Terms(bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids)
-    if dispatch.choose(_OP, q, k, v) == "reference":
-        pairs = reference.all_pairs(parts[0], parts[1], k.shape[0], kinds[1])
-        wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-        wides = [t.to(wide) for t in (dout, q, k, v, out)]
-        grads = reference.backward(wides[0], dlse, wides[1], wides[2], wides[3], wides[4], lse, pairs, terms)
-        heads = (_to_heads_fastest(g.to(q.dtype)) for g in grads[:3])
-        grads = Gradients._make((*heads, *grads[3:]))
+    like = qkv[0]
+    if dispatch.choose(_OP, *qkv) == "reference":
+        pairs = reference.all_pairs(parts[0], parts[1], unpack(qkv)[1].shape[0], kinds[1])
+        wide = torch.float64 if like.dtype == torch.float64 else torch.float32
+        wides = (t.to(wide) for t in (dout, *unpack(qkv), out))
+        grads = reference.backward(next(wides), dlse, *wides, lse, pairs, terms)
+        heads = _in_form([_to_heads_fastest(g.to(like.dtype)) for g in grads[:3]], len(qkv) == 1)
+    elif len(qkv) == 1 and native_impl.fits_packed(like):
+        packed = torch.empty_like(like.transpose(2, 3), memory_format=torch.contiguous_format).transpose(2, 3)
+        grads = _native_backward(dout, dlse, qkv, out, lse, parts, kinds[1], terms, list(packed.unbind(1)))
+        heads = [packed]
     else:
-        grads = _native_backward(dout, dlse, q, k, v, out, lse, Edges(*parts), kinds[1], terms)
-    like = (bias, table, global_bias)
-    rest = (q.new_empty(0) if g is None or t is None else g.to(t.dtype) for g, t in zip(grads[3:], like, strict=True))
-    return (grads.q, grads.k, grads.v, *rest)  # type: ignore[return-value]
+        grads = _native_backward(dout, dlse, qkv, out, lse, parts, kinds[1], terms, None)
+        heads = _in_form(list(grads[:3]), len(qkv) == 1)
+    given = (bias, table, global_bias)
+    rest = (
+        like.new_empty(0) if g is None or t is None else g.to(t.dtype) for g, t in zip(grads[3:], given, strict=True)
+    )
+    return (heads, *rest)  # type: ignore[return-value]
+
+
+def _in_form(grads: list[Tensor], packed: bool) -> list[Tensor]:
+    """Gradients of q, k and v, stacked where they came as one tensor."""
+    return [torch.stack([g.transpose(1, 2) for g in grads], 1).transpose(2, 3)] if packed else grads
 
 
 def _native_backward(
-    dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    edges: Edges, num_global: int, terms: Terms,
+    dout: Tensor, dlse: Tensor | None, qkv: list[Tensor], out: Tensor, lse: Tensor, parts: list[Tensor],
+    num_global: int, terms: Terms, into: list[Tensor] | None,
 ) -> Gradients:  # fmt: skip
-    slices = _slices(q.shape[1])
+    """Gradients, those of q, k and v written to ``into`` where given: heads fastest, all heads in one call."""
+    q, k, v = unpack(qkv)
     results = [
         native_impl.backward(
             dout[:, s], None if dlse is None else dlse[:, s], q[:, s], k[:, s], v[:, s], out[:, s], lse[:, s],
-            edges, num_global, _slice_terms(terms, s), s.start // 8,
+            Edges(*parts), num_global, _slice_terms(terms, s), s.start // 8, into,
         )
-        for s in slices
+        for s in _slices(q.shape[1])
     ]  # fmt: skip
     if len(results) == 1:
         return results[0]
@@ -205,24 +224,30 @@ def _native_backward(
 
 @_backward.register_fake
 def _(
-    dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    parts: list[Tensor], kinds: list[int], bias: Tensor | None, pair_type: Tensor | None,
-    table: Tensor | None, global_bias: Tensor | None, *rest: Any,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    optional = (q.new_empty(0) if t is None else torch.empty_like(t) for t in (bias, table, global_bias))
-    return (_empty_heads(q), _empty_heads(k), _empty_heads(v), *optional)
+    dout: Tensor, dlse: Tensor | None, qkv: list[Tensor], out: Tensor, lse: Tensor, parts: list[Tensor],
+    kinds: list[int], bias: Tensor | None, pair_type: Tensor | None, table: Tensor | None,
+    global_bias: Tensor | None, *rest: Any,
+) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:  # fmt: skip
+    none = qkv[0].new_empty(0)
+    dbias, dtable, dglobal = (none if t is None else torch.empty_like(t) for t in (bias, table, global_bias))
+    return [_empty_heads(t) for t in qkv], dbias, dtable, dglobal
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids = inputs
+    qkv, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids = inputs
     out, lse = output
     ctx.set_materialize_grads(False)
-    ctx.constants = (kinds, scale, dropout, len(parts))
+    ctx.constants = (kinds, scale, dropout, len(qkv), len(parts))
     exact = ("bias", bias), ("pair_type", pair_type), ("table", table), ("global_bias", global_bias)
     names = (*exact, ("seed", seed), ("q_ids", q_ids), ("k_ids", k_ids))
+    roles = (
+        (("q", Role.EXPONENTIAL), ("k", Role.EXPONENTIAL), ("v", Role.LINEAR))
+        if len(qkv) == 3
+        else (("qkv", Role.EXPONENTIAL),)
+    )
     save(
         ctx, _OP,
-        ("q", Role.EXPONENTIAL, q), ("k", Role.EXPONENTIAL, k), ("v", Role.LINEAR, v),
+        *((name, role, tensor) for (name, role), tensor in zip(roles, qkv, strict=True)),
         ("out", Role.LINEAR, out), ("lse", Role.EXACT, lse),
         *((name, Role.EXACT, tensor) for name, tensor in names),
         *(("layout", Role.EXACT, part) for part in parts),
@@ -230,20 +255,21 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 
 def _autograd(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
-    kinds, scale, dropout, num_parts = ctx.constants
-    q, k, v, out, lse, bias, pair_type, table, global_bias, seed, q_ids, k_ids, *parts = saved(ctx)
-    nothing = (None,) * 14
+    kinds, scale, dropout, num_inputs, num_parts = ctx.constants
+    tensors = saved(ctx)
+    qkv, (out, lse, *terms) = tensors[:num_inputs], tensors[num_inputs : num_inputs + 9]
+    bias, pair_type, table, global_bias, seed, q_ids, k_ids = terms
+    parts = tensors[num_inputs + 9 :]
+    nothing = (None,) * 5
     if dout is None and dlse is None:
-        return nothing
-    assert q is not None
-    dout = torch.zeros_like(q) if dout is None else dout
-    dq, dk, dv, dbias, dtable, dglobal = _backward(
-        dout, dlse, q, k, v, out, lse, parts, kinds, bias, pair_type, table, global_bias, scale, dropout,
-        seed, q_ids, k_ids,
-    )  # fmt: skip
+        return ([None] * num_inputs, [None] * num_parts, None, *(None,) * 4, *nothing)
+    dout = torch.zeros_like(out) if dout is None else dout
+    grads, dbias, dtable, dglobal = _backward(
+        dout, dlse, qkv, out, lse, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids
+    )
     return (
-        dq, dk, dv, [None] * num_parts, None, None if bias is None else dbias, None,
-        None if table is None else dtable, None if global_bias is None else dglobal, *nothing[:5],
+        grads, [None] * num_parts, None, None if bias is None else dbias, None,
+        None if table is None else dtable, None if global_bias is None else dglobal, *nothing,
     )  # fmt: skip
 
 
