@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if argv is None and words[0] == "train":
         # Before torch is imported: a caller who passes words keeps the process that it has.
-        restart.without_thread_cache(words)
+        restart.with_tunables(words)
     return _guarded(importlib.import_module(f"longhop.cli.{words[0]}").main, words[1:])
 
 

@@ -25,6 +25,7 @@ from longhop.bench import (
 )
 from longhop.bench.cases import CommonOptions
 from longhop.bench.child import ChildError
+from longhop.cli import restart
 from longhop.cli.arguments import parse
 from longhop.train.allocator import description
 from longhop.types import InputError
@@ -101,7 +102,7 @@ def main(words: list[str]) -> int:
 def _start_keeping_memory(words: list[str]) -> int:
     """The same command in a process whose allocator keeps what is freed."""
     again = [sys.executable, "-m", "longhop.cli.app", "bench", *words, "--malloc", "kept"]
-    code = subprocess.call(["env", *_KEEP, *again])
+    code = subprocess.call(["env", *_KEEP, *restart.settings(), *again])
     return code if code >= 0 else 128 - code
 
 
