@@ -123,6 +123,7 @@ def test_bad_pt_file(tmp_path, content, message):
     ids=["sparse", "strings", "1-based"],
 )
 def test_original_ids_are_kept(value, edges):
+    """U28: results go out under the ids that came in."""
     found = given(node_ids=value, edge_index=edges)
     assert found.graph.edge_index().tolist() == given().graph.edge_index().tolist()
     assert found.node_ids.tolist() == value.tolist()

@@ -51,6 +51,7 @@ def test_finds_and_tells_the_format(root, path, name, format_, spelled):
         ("", {"name": "phoot"}, "did you mean amazon_photo"),
         ("", {"name": "zzz"}, "choose one of amazon_photo, broken, ogbn_tiny, tiny, tiny"),
         ("", {}, r"holds several data sets \(amazon_photo, .*choose one by data.name"),
+        ("nowhere", {}, "data set nowhere"),
         ("nowhere/deep", {}, "no such file or folder"),
         ("nowhere", {"name": "x"}, "no such file or folder"),
         ("README.md", {}, "holds nothing of format auto; expected an OGB folder"),
@@ -75,6 +76,9 @@ def test_root_that_is_not_set(monkeypatch, tmp_path):
 def test_path_alone_is_relative_to_where_one_is(root, monkeypatch):
     monkeypatch.chdir(root)
     assert load(DataConfig(path="planetoid")).name == "tiny"
+    (root / "empty").mkdir()
+    with pytest.raises(InputError, match="nowhere: no such file"):
+        load(DataConfig(path="empty/nowhere"))
     with pytest.raises(InputError, match="no such file"):
         load(DataConfig(path="absent/x"))
 

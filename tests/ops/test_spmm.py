@@ -310,7 +310,7 @@ def test_compiles_once_for_any_size(reduce: Any, compile_counter: Any) -> None:
 
 @REDUCE
 def test_offsets_beyond_32_bits(isa: str, reduce: Any) -> None:
-    """An expanded row as 2^32 elements, of which the last rows are read."""
+    """U35: An expanded row as 2^32 elements, of which the last rows are read."""
     num_rows, width = 2**20, 2**12
     x = torch.arange(width).float().expand(num_rows, width)
     col = torch.tensor([num_rows - 1, 0, num_rows - 2], dtype=torch.int32)

@@ -39,6 +39,7 @@ def test_every_node_gets_a_part(name: str, method: str) -> None:
 
 @pytest.mark.parametrize("num_parts", [0, -1, 11])
 def test_impossible_numbers_of_parts_are_refused(num_parts: int) -> None:
+    """U32: METIS itself returns something else."""
     with pytest.raises(InputError, match=f"1 .. 10, the number of nodes, got {num_parts}"):
         partition(path(10), num_parts)
 
@@ -57,6 +58,7 @@ def test_almost_as_many_parts_as_nodes() -> None:
 
 
 def test_a_directed_chain_is_cut_well_and_keeps_its_direction() -> None:
+    """U30: what kills METIS as it comes."""
     chain = path(2000, directed=True)
     edges = chain.edge_index().clone()
     parts = partition(chain, 100)
@@ -105,6 +107,7 @@ def test_counts_of_the_report() -> None:
 
 
 def test_star_is_balanced_or_says_so() -> None:
+    """U33: the hub draws all leaves to its part."""
     report = partition(star(10_001), 8).report
     assert report.balance <= 1.1 or any("max/mean" in line for line in report.warnings)
     assert any("87.5%" in line for line in report.warnings)

@@ -1,4 +1,4 @@
-"""A process that is killed leaves a run that goes on bit for bit."""
+"""U50: a process that is killed leaves a run that goes on bit for bit."""
 
 import dataclasses
 import json

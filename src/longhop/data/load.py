@@ -67,9 +67,10 @@ def find(config: DataConfig) -> Candidate:
         InputError: as :func:`load` says of names and formats.
     """
     path, name = _resolve(config.path), config.name
-    if not path.exists():
+    missing = None if path.exists() else InputError(f"{path}: no such file or folder; check data.path")
+    if missing is not None:
         if name or not path.parent.is_dir() or not path.name:
-            raise InputError(f"{path}: no such file or folder; check data.path")
+            raise missing
         path, name = path.parent, path.name
     choices = [_file(path)] if path.is_file() else list(_folder(path, _DEPTH))
     if config.format != "auto":
@@ -79,6 +80,8 @@ def find(config: DataConfig) -> Candidate:
     else:
         choices = [choice for choice in choices if choice.format]
     if not choices:
+        if missing is not None:
+            raise missing
         raise InputError(f"{path}: holds nothing of format {config.format}; {_EXPECTED}")
     if not name and len(choices) > 1:
         names = ", ".join(sorted(choice.name for choice in choices))
