@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longhop.cli.app import COMMANDS, main
-from longhop.cli.arguments import option_names
+from longhop.cli.arguments import options, parse
 from longhop.cli.train import Arguments, default_arguments, parse_seeds
 from longhop.recipes import RECIPES
 from longhop.types import InputError
@@ -156,15 +156,17 @@ def test_seeds_that_are_none(text: str) -> None:
 
 def test_no_option_comes_or_goes_unnoticed() -> None:
     """What scripts may rely on; a change here belongs in the changelog."""
-    options = {
+    expected_options = {
         "": "seeds out resume force_resume",
         "order": "kind num_clusters seed",
         "optim": "name lr weight_decay beta1 beta2 eps schedule warmup_epochs power final_lr",
         "train": "epochs eval_every patience setting split_per_seed label_smoothing clip_norm save_every "
         "allocator threads",
     }
-    expected = {f"{section}.{name}".lstrip(".") for section, names in options.items() for name in names.split()}
-    found = set(option_names(Arguments, default_arguments(RECIPES["demo"](), [])))
+    expected = {
+        f"{section}.{name}".lstrip(".") for section, names in expected_options.items() for name in names.split()
+    }
+    found = {name for name, _ in options(Arguments, default_arguments(RECIPES["demo"](), []))}
     assert {name for name in found if not name.startswith(("data.", "model."))} == expected
 
 
@@ -183,3 +185,12 @@ def test_inspect(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["num_nodes"] == 50
     assert main(["inspect", "synthetic:sbm?num_nodes=50"]) == 0
     assert "fingerprint" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["--model.self_loops", "true"], ["--model.self-loops=true"], ["--model.self_loops", "True"]]
+)
+def test_booleans_are_written_as_in_yaml_too(words: list[str]) -> None:
+    default = default_arguments(RECIPES["photo_sage"](), [])
+    assert parse(Arguments, words, prog="x", default=default).model.self_loops  # type: ignore[union-attr]
+    assert parse(Arguments, ["--out", "true"], prog="x", default=default).out == "true"

@@ -215,3 +215,11 @@ def test_features_of_another_width_are_refused() -> None:
 def test_presets_build() -> None:
     with torch.device("meta"):
         assert all(build(config, 4, 2).num_parameters() > 0 for config in presets().values())
+
+
+def test_sage_may_take_the_node_itself_into_the_mean() -> None:
+    graph, _ = from_coo([0, 1, 2], [1, 2, 2], 3)
+    for self_loops, pairs in ((False, 3), (True, 5)):
+        structure = build(SAGEConfig(hidden=4, self_loops=self_loops), 2, 2).prepare(graph)
+        assert structure.layout.num_pairs == pairs
+        assert structure.degree.tolist() == [0, 1, 2]

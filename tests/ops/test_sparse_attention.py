@@ -22,6 +22,7 @@ KERNELS = pytest.mark.parametrize("isa", ["avx2", "baseline"], indirect=True)
 
 GRAPHS = awkward_graphs()
 RELATIVE = {torch.float32: 3e-6, torch.bfloat16: 1e-2}
+_QKV = ("q", "k", "v", "packed")
 ALL_TERMS = frozenset({"bias", "table", "global", "dropout", "lse"})
 
 
@@ -90,9 +91,6 @@ class Case:
             [leaves[n] for n in _QKV if n in leaves], parts_of(self.graph), [EDGES, self.num_global],
             scale=self.width**-0.5, **terms,
         )  # fmt: skip
-
-
-_QKV = ("q", "k", "v", "packed")
 
 
 def reference_of(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -262,10 +260,8 @@ def test_one_packed_tensor_gives_the_same(
     case = Case(GRAPHS["odd_63"], heads, width, 1, terms)
     inputs = {n: t.to(dtype) if n in "qkv" else t for n, t in case.inputs().items()}
     want = case.run(inputs)
-    for heads_fastest in (True, False):
-        packed = torch.stack([inputs.pop(n) if n in inputs else packed[:, i] for i, n in enumerate("qkv")], 1)
-        if heads_fastest:
-            packed = packed.transpose(2, 3).contiguous().transpose(2, 3)
+    stacked = torch.stack([inputs.pop(n) for n in "qkv"], 1)
+    for packed in (stacked, stacked.transpose(2, 3).contiguous().transpose(2, 3)):
         with poisoned_empty():
             got = case.run({"packed": packed, **inputs})
         for i, name in enumerate("qkv"):
@@ -286,8 +282,8 @@ def test_opcheck(strided: bool, terms: frozenset[str], form: str) -> None:
     made = {n: t.requires_grad_(t.is_floating_point()) for n, t in inputs.items()}
     order = ("bias", "pair_type", "table", "global_bias")
     args = (
-        [made[n] for n in ("q", "k", "v", "packed") if n in made], parts_of(case.graph), [EDGES, 1], *(made.get(n) for n in order),
-        0.3, 0.3 if "dropout" in terms else 0.0, made.get("seed"), made.get("q_ids"), made.get("k_ids"),
+        [made[n] for n in _QKV if n in made], parts_of(case.graph), [EDGES, 1], *(made.get(n) for n in order), 0.3,
+        0.3 if "dropout" in terms else 0.0, made.get("seed"), made.get("q_ids"), made.get("k_ids"),
     )  # fmt: skip
     torch.library.opcheck(attention_op._forward, args)
 

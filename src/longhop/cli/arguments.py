@@ -37,7 +37,7 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, default: T | None =
         with contextlib.redirect_stderr(printed):
             parsed = tyro.cli(
                 kind,
-                args=list(words),
+                args=_capital_booleans(kind, default, words),
                 prog=prog,
                 default=default,
                 config=(tyro.conf.AvoidSubcommands,),
@@ -51,7 +51,7 @@ def parse(kind: type[T], words: Sequence[str], *, prog: str, default: T | None =
 
 
 def _check_options(kind: type, default: Any, words: Sequence[str]) -> None:
-    known = [*option_names(kind, default), "help"]
+    known = [*(name for name, _ in options(kind, default)), "help"]
     for word in words:
         option = word[2:].split("=")[0].replace("-", "_")
         if word.startswith("--") and option and option not in known:
@@ -59,15 +59,28 @@ def _check_options(kind: type, default: Any, words: Sequence[str]) -> None:
             raise InputError(str(error).replace("key ", "option --", 1).replace(" is ", " is --"))
 
 
-def option_names(kind: type, default: Any, prefix: str = "") -> Iterator[str]:
-    """Dotted names of the options that tyro makes of a dataclass."""
+def _capital_booleans(kind: type, default: Any, words: Sequence[str]) -> list[str]:
+    """``true`` and ``false`` as in YAML, where tyro wants True and False."""
+    booleans = {name for name, hint in options(kind, default) if hint is bool or bool in typing.get_args(hint)}
+    changed, option = [], ""
+    for word in words:
+        head, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        if (head or option)[2:].replace("-", "_") in booleans and value in ("true", "false"):
+            word = f"{head}{equals}{value.capitalize()}"
+        changed.append(word)
+        option = word if word.startswith("--") else ""
+    return changed
+
+
+def options(kind: type, default: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and types of the options that tyro makes of a dataclass."""
     for name, hint in typing.get_type_hints(kind).items():
         value = getattr(default, name, None)
         nested = type(value) if dataclasses.is_dataclass(value) else hint
         if dataclasses.is_dataclass(nested):
-            yield from option_names(typing.cast(type, nested), value, f"{prefix}{name}.")
+            yield from options(typing.cast(type, nested), value, f"{prefix}{name}.")
         else:
-            yield prefix + name
+            yield prefix + name, hint
 
 
 def _sentence(box: str) -> str:

@@ -101,7 +101,8 @@ def graph_attention_qkvpacked(
     """
     if qkv.dim() != 4 or qkv.shape[1] != 3:
         raise InputError(f"qkv must be [N, 3, H, D], got {list(qkv.shape)}")
-    _check_heads(*qkv.unbind(1), layout)
+    q, k, v = qkv.unbind(1)
+    _check_heads(q, k, v, layout)
     _check_ids("ids", ids, qkv.shape[0])
     out, lse = _attend([qkv], layout, bias, global_bias, scale, dropout, seed, ids, ids)
     return (out, lse) if return_lse else out

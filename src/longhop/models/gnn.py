@@ -6,6 +6,7 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from longhop.graph.build import add_self_loops
 from longhop.graph.csr import CSRGraph
 from longhop.models.base import NodeModel, check_graph, check_range
 from longhop.nn.blocks import SITES_PER_BLOCK, ConvBlock, Drop, Norm, RowDropout, project
@@ -58,6 +59,8 @@ class SAGEConfig(GNNConfig):
     """GraphSAGE: mean of the neighbours beside the node itself."""
 
     name: Literal["sage"] = "sage"
+    self_loops: bool = False
+    """Take the node itself into the mean too."""
 
 
 class GNN(NodeModel):
@@ -95,11 +98,16 @@ class GNN(NodeModel):
         self.head = nn.Linear(config.hidden, num_outputs)
 
     def prepare(self, graph: CSRGraph, node_ids: Tensor | None = None) -> GraphStructure:
-        """gcn: self-loops and normalised weights; sage: the graph as it is. See :meth:`NodeModel.prepare`."""
+        """gcn: self-loops and normalised weights; sage: the graph as it is, or with self-loops.
+
+        See :meth:`NodeModel.prepare`.
+        """
         check_graph(graph)
-        if self.config.name == "gcn":
+        if isinstance(self.config, GCNConfig):
             return gcn_structure(graph, node_ids)
-        return GraphStructure.from_graph(graph, node_ids=node_ids)
+        if not self.config.self_loops:
+            return GraphStructure.from_graph(graph, node_ids=node_ids)
+        return GraphStructure.from_graph(add_self_loops(graph)[0], node_ids=node_ids, given=graph)
 
     def forward(
         self,

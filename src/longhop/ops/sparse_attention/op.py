@@ -177,8 +177,8 @@ def _backward(
     if dispatch.choose(_OP, *qkv) == "reference":
         pairs = reference.all_pairs(parts[0], parts[1], unpack(qkv)[1].shape[0], kinds[1])
         wide = torch.float64 if like.dtype == torch.float64 else torch.float32
-        wides = (t.to(wide) for t in (dout, *unpack(qkv), out))
-        grads = reference.backward(next(wides), dlse, *wides, lse, pairs, terms)
+        q, k, v = (t.to(wide) for t in unpack(qkv))
+        grads = reference.backward(dout.to(wide), dlse, q, k, v, out.to(wide), lse, pairs, terms)
         heads = _in_form([_to_heads_fastest(g.to(like.dtype)) for g in grads[:3]], len(qkv) == 1)
     elif len(qkv) == 1 and native_impl.fits_packed(like):
         packed = torch.empty_like(like.transpose(2, 3), memory_format=torch.contiguous_format).transpose(2, 3)
@@ -263,6 +263,7 @@ def _autograd(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, 
     nothing = (None,) * 5
     if dout is None and dlse is None:
         return ([None] * num_inputs, [None] * num_parts, None, *(None,) * 4, *nothing)
+    assert out is not None
     dout = torch.zeros_like(out) if dout is None else dout
     grads, dbias, dtable, dglobal = _backward(
         dout, dlse, qkv, out, lse, parts, kinds, bias, pair_type, table, global_bias, scale, dropout, seed, q_ids, k_ids
