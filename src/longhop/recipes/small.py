@@ -27,13 +27,14 @@ def cora_gcn() -> RunConfig:
 def photo_sage() -> RunConfig:
     """GraphSAGE on Amazon Photo, published 60/20/20 split.
 
-    Source: tuned rows. Expected: test accuracy 96.8 % (published; mean of several seeds).
+    Source: tuned rows, with half their epochs; their released code adds self-loops. Expected: test accuracy 96.4 %
+    (mean of 3 seeds; published 96.8).
     """
     return RunConfig(
         data=DataConfig(path="$LONGHOP_DATA/gnn_benchmark", name="amazon-photo", symmetrize=True),
-        model=SAGEConfig(layers=6, hidden=64, dropout=0.2, norm="layer", residual=True),
+        model=SAGEConfig(layers=6, hidden=64, dropout=0.2, norm="layer", residual=True, self_loops=True),
         optim=OptimConfig(name="adam", lr=1e-3, weight_decay=5e-5),
-        train=TrainConfig(epochs=1000, save_every=100),
+        train=TrainConfig(epochs=500, save_every=100),
     )
 
 
