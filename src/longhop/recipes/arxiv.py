@@ -16,37 +16,37 @@ def arxiv_graphormer_slim() -> RunConfig:
     """Graphormer-slim (4 layers, width 64, 8 heads) over the whole graph as one sequence.
 
     Source: the model of TorchGT (SC 2024) with its polynomial schedule; rate, dropout and label smoothing
-    are this project's. Expected: test accuracy over 75.0 % on predicted-category features.
+    are this project's. Expected: test accuracy 75.2 % on predicted-category features.
     """
     model = GraphormerConfig(dropout=0.2, attention_dropout=0.1, degree_embedding=True, hop_bias=True)
     optim = OptimConfig(lr=2e-3, weight_decay=1e-2, schedule="polynomial", warmup_epochs=20, final_lr=1e-6)
-    return _arxiv(model, optim, epochs=300)
+    return _arxiv(model, optim, epochs=150)
 
 
 def arxiv_gcn() -> RunConfig:
-    """A residual GCN with batch norm.
+    """A residual GCN with batch norm whose head reads the sum of all layers.
 
     Source: tuned rows of Luo, Shi and Wu, NeurIPS 2024, narrower (3 layers of 192) and with a cosine
-    schedule. Expected: test accuracy 75.8 % on predicted-category features.
+    schedule. Expected: test accuracy 75.9 % on predicted-category features.
     """
-    model = GCNConfig(layers=3, hidden=192, dropout=0.5, norm="batch", residual=True)
-    return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=200)
+    model = GCNConfig(layers=3, hidden=192, dropout=0.3, norm="batch", residual=True, jumping_knowledge=True)
+    return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=150)
 
 
 def arxiv_sage() -> RunConfig:
     """A residual GraphSAGE with batch norm.
 
-    Source: as :func:`arxiv_gcn`. Expected: test accuracy 75.8 % on predicted-category features.
+    Source: as :func:`arxiv_gcn`. Not run yet on predicted-category features.
     """
-    model = SAGEConfig(layers=3, hidden=192, dropout=0.5, norm="batch", residual=True)
-    return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=200)
+    model = SAGEConfig(layers=3, hidden=192, dropout=0.3, norm="batch", residual=True, jumping_knowledge=True)
+    return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=150)
 
 
 def arxiv_gt() -> RunConfig:
     """GT (4 layers, width 128, 8 heads) over the whole graph as one sequence.
 
     Source: the model of TorchGT (SC 2024) with its polynomial schedule; rate and dropout are this project's.
-    Expected: test accuracy over 75.0 % on predicted-category features.
+    Not run yet on predicted-category features.
     """
     model = GTConfig(dropout=0.2, degree_embedding=True, hop_bias=True)
     optim = OptimConfig(lr=1e-3, weight_decay=1e-2, schedule="polynomial", warmup_epochs=20, final_lr=1e-6)
@@ -58,5 +58,5 @@ def _arxiv(model: ModelConfig, optim: OptimConfig, *, epochs: int) -> RunConfig:
         data=DataConfig(path="$LONGHOP_DATA/ogbn_arxiv", symmetrize=True),
         model=model,
         optim=optim,
-        train=TrainConfig(epochs=epochs, eval_every=2, save_every=10, label_smoothing=0.1, clip_norm=1.0),
+        train=TrainConfig(epochs=epochs, eval_every=5, save_every=10, label_smoothing=0.1, clip_norm=1.0),
     )
