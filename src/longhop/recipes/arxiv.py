@@ -16,7 +16,7 @@ def arxiv_graphormer_slim() -> RunConfig:
     """Graphormer-slim (4 layers, width 64, 8 heads) over the whole graph as one sequence.
 
     Source: the model of TorchGT (SC 2024) with its polynomial schedule; rate, dropout and label smoothing
-    are this project's. Expected: test accuracy 75.2 % on predicted-category features.
+    are this project's. Expected: test accuracy 75.1 % on predicted-category features (mean of 2 seeds).
     """
     model = GraphormerConfig(dropout=0.2, attention_dropout=0.1, degree_embedding=True, hop_bias=True)
     optim = OptimConfig(lr=2e-3, weight_decay=1e-2, schedule="polynomial", warmup_epochs=20, final_lr=1e-6)
@@ -27,7 +27,7 @@ def arxiv_gcn() -> RunConfig:
     """A residual GCN with batch norm whose head reads the sum of all layers.
 
     Source: tuned rows of Luo, Shi and Wu, NeurIPS 2024, narrower (3 layers of 192) and with a cosine
-    schedule. Expected: test accuracy 75.9 % on predicted-category features.
+    schedule. Expected: test accuracy 76.0 % on predicted-category features (mean of 2 seeds).
     """
     model = GCNConfig(layers=3, hidden=192, dropout=0.3, norm="batch", residual=True, jumping_knowledge=True)
     return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=150)
