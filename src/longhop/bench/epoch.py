@@ -125,7 +125,7 @@ def _data(options: EpochOptions) -> tuple[EpochData, EpochData]:
 
 def _small(data: EpochData) -> EpochData:
     """A part of the graph that an oracle in double precision can train on."""
-    ball = bfs_order(data.graph).perm[:1500]
+    ball = bfs_order(data.graph).perm[:700]
     return data.restricted(ball)
 
 
