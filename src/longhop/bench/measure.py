@@ -92,7 +92,7 @@ class AutogradProvider:
         return out.detach(), grads
 
 
-_WARM_UP = 2
+WARM_UP = 2
 """Rounds until the allocator has found places for everybody's tensors: the first ones fault pages in."""
 
 
@@ -107,7 +107,7 @@ def alternate(providers: Sequence[Provider], repeat: int) -> dict[tuple[str, Mod
         Quantiles by provider and mode.
     """
     seconds: dict[tuple[str, Mode], list[float]] = {}
-    for _ in range(_WARM_UP):
+    for _ in range(WARM_UP):
         for provider in providers:
             provider.run()
     for _ in range(repeat):

@@ -36,7 +36,7 @@ def arxiv_gcn() -> RunConfig:
 def arxiv_sage() -> RunConfig:
     """A residual GraphSAGE with batch norm.
 
-    Source: as :func:`arxiv_gcn`. Not run yet on predicted-category features.
+    Source: as :func:`arxiv_gcn`. Expected: about that model's accuracy (not run to the end yet).
     """
     model = SAGEConfig(layers=3, hidden=192, dropout=0.3, norm="batch", residual=True, jumping_knowledge=True)
     return _arxiv(model, OptimConfig(lr=5e-3, schedule="cosine", warmup_epochs=10), epochs=150)
@@ -46,7 +46,7 @@ def arxiv_gt() -> RunConfig:
     """GT (4 layers, width 128, 8 heads) over the whole graph as one sequence.
 
     Source: the model of TorchGT (SC 2024) with its polynomial schedule; rate and dropout are this project's.
-    Not run yet on predicted-category features.
+    Expected: about the accuracy of :func:`arxiv_graphormer_slim` (not run to the end yet).
     """
     model = GTConfig(dropout=0.2, degree_embedding=True, hop_bias=True)
     optim = OptimConfig(lr=1e-3, weight_decay=1e-2, schedule="polynomial", warmup_epochs=20, final_lr=1e-6)
