@@ -16,13 +16,15 @@
 #include <new>
 
 #include "common.h"
+#include "lanes.h"
 #include "philox.h"
 #include "simd.h"
 
 namespace LONGHOP_VARIANT {
 
 constexpr int64_t BLOCK = 64;
-constexpr int64_t AHEAD = 16;      // rows of k and v are asked for this many pairs ahead
+constexpr int64_t AHEAD = 16;           // rows of k and v are asked for this many pairs ahead
+constexpr int64_t ROWS_AHEAD = 4;       // a row's own vectors are asked for this many rows ahead
 constexpr int64_t GRAIN = 4096;         // pairs a work item
 constexpr int64_t LONGEST = 4096;       // pairs of a row that one thread takes in one go
 
@@ -91,6 +93,7 @@ struct Problem {
 static inline int64_t read_index(const void* p, int64_t bytes, int64_t at) {
   return bytes == 4 ? static_cast<const int32_t*>(p)[at] : static_cast<const int64_t*>(p)[at];
 }
+
 // Types of n pairs: those at positions `at`, or from `first` on.
 template <typename Type>
 static inline void copy_types(const void* types, int64_t first, int64_t n, const int64_t* at, int32_t* out) {
@@ -103,51 +106,63 @@ static inline void fill_types(const Problem& p, int64_t first, int64_t n, const 
   copy_types<int32_t>(p.pair_type, first, n, at, out);
 }
 
+// Columns of a stretch of the CSR as 64-bit numbers: widened once for many rows.
+struct Window {
+  static constexpr int64_t ROOM = 512;
+  const void* source = nullptr;  // whose columns
+  int64_t begin = 0, end = 0;    // positions in the CSR
+  int64_t index[ROOM + 8];
+
+  // Columns of pairs [first, first + n) and of the AHEAD after them; past the CSR's end the last column repeats.
+  const int64_t* columns(const Problem& p, int64_t first, int64_t n) {
+    if (source != p.col || first < begin || first + n + AHEAD > end) fill(p, first);
+    return index + (first - begin);
+  }
+
+ private:
+  void fill(const Problem& p, int64_t first) {
+    source = p.col, begin = first, end = first + ROOM;
+    const int64_t have = std::min(ROOM, p.rowptr[p.rows] - first);
+    if (p.col_bytes == 8)
+      std::memcpy(index, static_cast<const int64_t*>(p.col) + first, have * sizeof(int64_t));
+    else
+      widen_indices(static_cast<const int32_t*>(p.col) + first, have, index);
+    std::fill(index + have, index + ROOM, index[have - 1]);
+  }
+};
+
 // One block of pairs of one row.
 struct Block {
   int64_t n;
-  int64_t index[BLOCK + AHEAD + 8];  // columns; beyond n: what the CSR holds next, for prefetching
-  int64_t at[BLOCK];             // where asked for: position among the caller's pairs, -1 with a global token
-  int32_t type[BLOCK];           // row of the table, -1 for none
+  const int64_t* index;  // columns; AHEAD of them beyond n, what the CSR holds next, for prefetching
+  int64_t at[BLOCK];     // where asked for: position among the caller's pairs, -1 with a global token
+  int32_t type[BLOCK];   // row of the table, -1 for none
   // By group of eight heads, eight lanes a pair: all bits set where the pair is kept. BLOCK is a multiple of 8.
   alignas(32) uint16_t keep[4][8 * BLOCK];
+  Window window;
+  int64_t own[BLOCK + AHEAD];  // columns of a block that holds pairs with global tokens
 };
 
-// Copies `want` columns from `first` on; in eights (past `want`) where the array is long enough.
-static inline void copy_columns(const Problem& p, int64_t first, int64_t want, int64_t* index) {
-  typedef int64_t i64x8 __attribute__((vector_size(64)));
-  if (p.col_bytes == 8) {
-    std::memcpy(index, static_cast<const int64_t*>(p.col) + first, want * sizeof(int64_t));
-    return;
-  }
-  const int32_t* col = static_cast<const int32_t*>(p.col) + first;
-  if (first + want + 8 > p.rowptr[p.rows]) {
-    for (int64_t t = 0; t < want; ++t) index[t] = col[t];
-    return;
-  }
-  for (int64_t t = 0; t < want; t += 8) {
-    i32x8 narrow;
-    std::memcpy(&narrow, col + t, sizeof narrow);
-    const i64x8 wide = __builtin_convertvector(narrow, i64x8);
-    std::memcpy(index + t, &wide, sizeof wide);
-  }
+// Columns of a block whose first from_csr pairs are in the CSR, at `first`, and whose others are global.
+static inline const int64_t* mixed_columns(const Problem& p, int64_t row, int64_t begin, int64_t n, int64_t first,
+                                           int64_t from_csr, Block& b) {
+  if (from_csr) std::copy_n(b.window.columns(p, first, from_csr), from_csr, b.own);
+  const bool global_row = row >= p.rows;
+  const int64_t start = global_row ? begin : p.cols + begin - (p.rowptr[row + 1] - p.rowptr[row]);
+  for (int64_t t = from_csr; t < n; ++t) b.own[t] = start + t;
+  std::fill(b.own + n, b.own + n + AHEAD, b.own[n - 1]);
+  return b.own;
 }
 
-// Fills pairs [begin, begin + n) of `row`, counted from the row's first pair.
+// Fills pairs [begin, begin + n) of `row`, counted from the row's first pair; n > 0.
 static inline void fill_block(const Problem& p, int64_t row, int64_t begin, int64_t n, Block& b) {
   b.n = n;
   const bool global_row = row >= p.rows;
   const int64_t base = global_row ? 0 : p.rowptr[row];
   const int64_t stored = global_row ? 0 : p.rowptr[row + 1] - base;  // pairs of the CSR
-  const int64_t from_csr = global_row ? 0 : std::clamp<int64_t>(stored - begin, 0, n);
+  const int64_t from_csr = std::clamp<int64_t>(stored - begin, 0, n);
   const int64_t first = base + begin;
-  int64_t want = 0;
-  if (from_csr > 0) {
-    want = std::min(from_csr + AHEAD, p.rowptr[p.rows] - first);
-    copy_columns(p, first, want, b.index);
-  }
-  for (int64_t t = want; t < n + AHEAD; ++t) b.index[t] = want ? b.index[want - 1] : 0;
-  for (int64_t t = from_csr; t < n; ++t) b.index[t] = global_row ? begin + t : p.cols + begin + t - stored;
+  b.index = from_csr == n ? b.window.columns(p, first, n) : mixed_columns(p, row, begin, n, first, from_csr, b);
   const bool permuted = p.perm && p.pair_type;
   if (p.positions || permuted) {
     for (int64_t t = 0; t < from_csr; ++t)
@@ -221,8 +236,8 @@ static inline void store_lanes(float* p, f32x8 v, int64_t heads, int g) {
 
 // Asks for the chunk of a row that will be gathered AHEAD pairs later.
 template <typename T, int C>
-static inline void prefetch_chunk(const T* base, int64_t stride, const Block& b, int64_t t) {
-  const char* next = reinterpret_cast<const char*>(base + b.index[t + AHEAD] * stride);
+static inline void prefetch_chunk(const T* base, int64_t stride, const int64_t* index, int64_t t) {
+  const char* next = reinterpret_cast<const char*>(base + index[t + AHEAD] * stride);
   for (int64_t at = 0; at < static_cast<int64_t>(C * 8 * sizeof(T)); at += 64) __builtin_prefetch(next + at, 0, 3);
 }
 
@@ -238,10 +253,11 @@ static inline void dot_chunk(Chunk where, const f32x8* X, const T* base, int64_t
   const bool last = ONLY || where == Chunk::LAST || where == Chunk::ONLY;
   f32x8 x[C];
   for (int c = 0; c < C; ++c) x[c] = X[c];
-  for (int64_t t = 0; t < b.n; ++t) {
-    prefetch_chunk<T, C>(base, stride, b, t);
-    if (also) prefetch_chunk<T, C>(also, also_stride, b, t);
-    const T* row = base + b.index[t] * stride;
+  const int64_t n = b.n, *index = b.index;  // copies: stores in the loop could change b's
+  for (int64_t t = 0; t < n; ++t) {
+    prefetch_chunk<T, C>(base, stride, index, t);
+    if (also) prefetch_chunk<T, C>(also, also_stride, index, t);
+    const T* row = base + index[t] * stride;
     constexpr int A = (G == 1 && C >= 4) ? 2 : G;  // two chains hide the latency of the adds
     f32x8 acc[A];
     for (int a = 0; a < A; ++a) acc[a] = first || a >= G ? zero8() : S[t * G + a];
@@ -255,14 +271,16 @@ static inline void dot_chunk(Chunk where, const f32x8* X, const T* base, int64_t
 }
 
 // Y[c] += sum over t of P[t, c mod G] * row(t)[c]; the first chunk computes P[t, g] = weight(t, g), for later ones.
+// A `fresh` Y holds nothing yet.
 template <typename T, int G, int C, bool ONLY, typename Weight>
-static inline void axpy_chunk(Chunk where, f32x8* Y, const T* base, int64_t stride, const Block& b, f32x8* P,
-                              Weight&& weight) {
+static inline void axpy_chunk(Chunk where, bool fresh, f32x8* Y, const T* base, int64_t stride, const Block& b,
+                              f32x8* P, Weight&& weight) {
   const bool first = ONLY || where == Chunk::FIRST || where == Chunk::ONLY;
   f32x8 y[C];
-  for (int c = 0; c < C; ++c) y[c] = Y[c];
-  for (int64_t t = 0; t < b.n; ++t) {
-    const T* row = base + b.index[t] * stride;
+  for (int c = 0; c < C; ++c) y[c] = fresh ? zero8() : Y[c];
+  const int64_t n = b.n, *index = b.index;
+  for (int64_t t = 0; t < n; ++t) {
+    const T* row = base + index[t] * stride;
     f32x8 w[G];
     for (int g = 0; g < G; ++g) {
       w[g] = first ? weight(t, g) : P[t * G + g];
@@ -304,14 +322,14 @@ static inline void dots(const f32x8* X, const T* base, int64_t stride, int64_t v
 }
 
 template <typename T, int G, typename Weight>
-static inline void axpys(f32x8* Y, const T* base, int64_t stride, int64_t vectors, const Block& b, f32x8* P,
-                         Weight&& weight) {
+static inline void axpys(bool fresh, f32x8* Y, const T* base, int64_t stride, int64_t vectors, const Block& b,
+                         f32x8* P, Weight&& weight) {
   for_chunks<G>(vectors, [&](auto width, int64_t c, Chunk where) {
     constexpr int C = decltype(width)::value;
     if (C == 8 && where == Chunk::ONLY)
-      axpy_chunk<T, G, 8, true>(where, Y, base, stride, b, P, weight);
+      axpy_chunk<T, G, 8, true>(where, fresh, Y, base, stride, b, P, weight);
     else
-      axpy_chunk<T, G, C, false>(where, Y + c, base + 8 * c, stride, b, P, weight);
+      axpy_chunk<T, G, C, false>(where, fresh, Y + c, base + 8 * c, stride, b, P, weight);
   });
 }
 
@@ -333,6 +351,35 @@ struct FinishScore {
       for (int g = 0; g < G; ++g) s[g] += load_lanes(bias + at[t] * heads, heads, lane_heads, g);
     if (table && type[t] >= 0)
       for (int g = 0; g < G; ++g) s[g] += load8(table + (static_cast<int64_t>(type[t]) * G + g) * 8);
+  }
+};
+
+// Asks for what row + ROWS_AHEAD will read of its own.
+template <typename T>
+static inline void prefetch_row(const T* base, int64_t stride, int64_t vectors, int64_t row, const Problem& p) {
+  const int64_t next = std::min(row + ROWS_AHEAD, p.rows + p.num_global - 1);
+  prefetch_bytes(base + next * stride, vectors * 8 * sizeof(T));
+}
+
+// An output's rows, `stride` elements apart; written around the cache where they would only push others out of it.
+template <typename T>
+struct RowWriter {
+  T* base;
+  int64_t stride;
+  bool stream;
+
+  RowWriter(void* out, int64_t stride, int64_t rows, int64_t vectors)
+      : base(static_cast<T*>(out)), stride(stride),
+        stream(stride % 8 == 0 && worth_streaming(out, rows * vectors * 8 * static_cast<int64_t>(sizeof(T)))) {}
+
+  // Writes value(c) for every vector c.
+  template <typename Value>
+  void write(int64_t row, int64_t vectors, Value&& value) const {
+    T* to = base + row * stride;
+    if (stream)
+      for (int64_t c = 0; c < vectors; ++c) stream8(to + 8 * c, value(c));
+    else
+      for (int64_t c = 0; c < vectors; ++c) store8(to + 8 * c, value(c));
   }
 };
 

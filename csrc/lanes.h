@@ -68,7 +68,7 @@ static inline float sum8(f32x8 v) {
 static inline bool worth_streaming(const void* out, int64_t bytes) {
   return bytes >= (int64_t{16} << 20) && reinterpret_cast<uintptr_t>(out) % 32 == 0;
 }
-// p is 32-byte aligned; stream_fence() makes what a thread streamed visible to others.
+// p is aligned to the eight numbers written; stream_fence() makes what a thread streamed visible to others.
 static inline void stream8(float* p, f32x8 v) {
 #if defined(__AVX__)
   _mm256_stream_ps(p, (__m256)v);
@@ -77,6 +77,13 @@ static inline void stream8(float* p, f32x8 v) {
   std::memcpy(half, &v, sizeof half);
   _mm_stream_ps(p, half[0]);
   _mm_stream_ps(p + 4, half[1]);
+#else
+  store8(p, v);
+#endif
+}
+static inline void stream8(bf16* p, f32x8 v) {
+#if defined(__SSE2__)
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), (__m128i)round8(v));
 #else
   store8(p, v);
 #endif

@@ -86,13 +86,24 @@ static inline f32x8 load8(const bf16* p) {
   return (f32x8)(widen8(half) << 16);
 }
 static inline void store8(float* p, f32x8 v) { std::memcpy(p, &v, sizeof v); }
-static inline void store8(bf16* p, f32x8 v) {
+static inline u16x8 narrow8(u32x8 v) {  // lanes below 2^16
+#if defined(__AVX2__)
+  const __m256i wide = (__m256i)v;
+  return (u16x8)_mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+#else
+  return __builtin_convertvector(v, u16x8);
+#endif
+}
+static inline u16x8 round8(f32x8 v) {  // to bfloat16
   const u32x8 raw = (u32x8)v;
   const u32x8 nan = (u32x8)nan8(v);
   // Round to nearest even; a NaN keeps its payload's top bits and stays quiet.
   u32x8 rounded = (raw + 0x7fff + ((raw >> 16) & 1)) >> 16;
   rounded = (nan & ((raw >> 16) | 0x40)) | (~nan & rounded);
-  const u16x8 half = __builtin_convertvector(rounded, u16x8);
+  return narrow8(rounded);
+}
+static inline void store8(bf16* p, f32x8 v) {
+  const u16x8 half = round8(v);
   std::memcpy(p, &half, sizeof half);
 }
 static inline float load1(const float* p) { return *p; }
@@ -132,6 +143,18 @@ static inline f32x8 exp8(f32x8 x) {
   p = p * f + splat(1.0f);
   const i32x8 power = ((i32x8)shifted << 23) + (127 << 23);
   return (f32x8)(~less8(x, splat(-87.3f)) & (i32x8)(p * (f32x8)power));
+}
+
+// 32-bit indices as 64-bit ones.
+static inline void widen_indices(const int32_t* from, int64_t n, int64_t* to) {
+  int64_t t = 0;
+#if defined(__AVX2__)  // GCC 12 shuffles each half into place first
+  for (; t + 4 <= n; t += 4) {
+    const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + t));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + t), _mm256_cvtepi32_epi64(narrow));
+  }
+#endif
+  for (; t < n; ++t) to[t] = from[t];
 }
 
 static inline void prefetch_bytes(const void* p, int64_t bytes) {

@@ -15,8 +15,7 @@ struct Backward {
   const float* lse;   // [queries, heads]
   const float* dlse;  // null, or as lse
   float* stats;       // [queries, 2 * 8 * GROUPS]: lse (+inf for a query without pairs) and delta, as lanes
-  T *dq, *dk, *dv;    // [rows, 8 * vectors], rows grad_stride elements apart
-  int64_t grad_stride;
+  RowWriter<T> dq, dk, dv;
   float* dbias;       // null, or [E, heads]
   float* dtable;      // null, or [table_rows + 2 * num_global, 8 * GROUPS]
 };
@@ -35,24 +34,27 @@ void block_gradients(const Problem& p, int64_t row, const f32x8* X, const T* row
                      const T* values, int64_t values_stride, int64_t vectors, const float* stats, Block& b, f32x8* S,
                      f32x8* D, float* table) {
   const FinishScore<G> finish(p, b);
+  const int64_t* index = b.index;
+  const auto* keep = b.keep;
+  const bool by_pair = p.transposed;
   dots<T, G>(X, rows, stride, vectors, b, S, values, values_stride, [=](int64_t t, f32x8* s) {
     if constexpr (!PLAIN) finish(t, s);
     for (int g = 0; g < G; ++g) S[t * G + g] = s[g];
+    if (by_pair) __builtin_prefetch(stats + index[t + AHEAD] * 16 * G, 0, 3);
   });
-  const bool drops = !PLAIN && p.threshold, by_pair = p.transposed;
+  const bool drops = !PLAIN && p.threshold;
   const float scale = p.keep_scale;
-  const Block* block = &b;
   if (drops) fill_keep(p, row, G, b);
   const T* none = nullptr;
   dots<T, G>(Y, values, values_stride, vectors, b, D, none, 0, [=](int64_t t, f32x8* d) {
     if (!PLAIN && finish.lane_heads < 8) d[0] = fold(d[0], finish.lane_heads);
-    const float* at = by_pair ? stats + block->index[t] * 16 * G : stats;
+    const float* at = by_pair ? stats + index[t] * 16 * G : stats;
     for (int g = 0; g < G; ++g) {
       const f32x8 weight = exp8(S[t * G + g] - load8(at + 8 * g)), delta = load8(at + 8 * (G + g));
-      const f32x8 mask = drops ? kept_scale8(block->keep[g] + 8 * t, scale) : splat(1.0f);
-      const f32x8 ds = weight * (drops ? mask * d[g] - delta : d[g] - delta);
+      const f32x8 mask = drops ? kept_scale8(keep[g] + 8 * t, scale) : splat(1.0f);
+      const f32x8 ds = weight * (mask * d[g] - delta);
       S[t * G + g] = ds;
-      D[t * G + g] = drops ? weight * mask : weight;
+      D[t * G + g] = weight * mask;
       if (PLAIN || !table || finish.type[t] < 0) continue;
       float* sum = table + (static_cast<int64_t>(finish.type[t]) * G + g) * 8;
       store8(sum, load8(sum) + ds);
@@ -83,19 +85,22 @@ void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, 
   float local[16 * G];
   // The first part of a row writes its statistics for the second pass; later parts only need a copy.
   float* stats = begin == 0 ? f.stats + row * 16 * G : local;
+  prefetch_row(f.q, f.q_stride, f.vectors, row, p);
+  prefetch_row(f.dout, f.dout_stride, f.vectors, row, p);
+  prefetch_row(f.out, f.out_stride, f.vectors, row, p);
   load_row(w.X, f.q + row * f.q_stride, f.vectors, p.scale);
   load_row(w.Y, f.dout + row * f.dout_stride, f.vectors, 1.0f);
   row_statistics<T, G>(f, row, w.Y, stats);
-  std::fill(w.A, w.A + f.vectors, zero8());
-  for (; begin < end; begin += BLOCK) {
-    fill_block(p, row, begin, std::min(BLOCK, end - begin), w.block);
+  if (begin == end) std::fill(w.A, w.A + f.vectors, zero8());
+  for (int64_t at = begin; at < end; at += BLOCK) {
+    fill_block(p, row, at, std::min(BLOCK, end - at), w.block);
     const auto run = p.plain() ? block_gradients<T, G, true> : block_gradients<T, G, false>;
-    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D,
-        table);
+    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D, table);
     for (int64_t t = 0; f.dbias && t < w.block.n; ++t)
       for (int g = 0; g < G && w.block.at[t] >= 0; ++g)
         store_lanes(f.dbias + w.block.at[t] * p.heads, w.S[t * G + g], p.heads, g);
-    axpys<T, G>(w.A, f.k, f.k_stride, f.vectors, w.block, w.S, [&](int64_t t, int g) { return w.S[t * G + g]; });
+    axpys<T, G>(at == begin, w.A, f.k, f.k_stride, f.vectors, w.block, w.S,
+                [&](int64_t t, int g) { return w.S[t * G + g]; });
   }
 }
 
@@ -103,24 +108,22 @@ void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, 
 template <typename T, int G>
 void key_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, Workspace& w) {
   const Problem& p = f.by_key;
+  prefetch_row(f.k, f.k_stride, f.vectors, row, p);
+  prefetch_row(f.v, f.v_stride, f.vectors, row, p);
   load_row(w.X, f.k + row * f.k_stride, f.vectors, p.scale);
   load_row(w.Y, f.v + row * f.v_stride, f.vectors, 1.0f);
-  std::fill(w.A, w.A + 2 * f.vectors, zero8());  // A and B
-  for (; begin < end; begin += BLOCK) {
-    fill_block(p, row, begin, std::min(BLOCK, end - begin), w.block);
-    for (int64_t t = 0; t < w.block.n + AHEAD; ++t) __builtin_prefetch(f.stats + w.block.index[t] * 16 * G, 0, 3);
+  if (begin == end) std::fill(w.A, w.A + 2 * f.vectors, zero8());  // A and B
+  for (int64_t at = begin; at < end; at += BLOCK) {
+    fill_block(p, row, at, std::min(BLOCK, end - at), w.block);
     const auto run = p.plain() ? block_gradients<T, G, true> : block_gradients<T, G, false>;
-    run(p, row, w.X, f.q, f.q_stride, w.Y, f.dout, f.dout_stride, f.vectors, f.stats, w.block, w.S, w.D,
-        nullptr);
-    axpys<T, G>(w.A, f.q, f.q_stride, f.vectors, w.block, w.S, [&](int64_t t, int g) { return w.S[t * G + g]; });
-    axpys<T, G>(w.B, f.dout, f.dout_stride, f.vectors, w.block, w.D, [&](int64_t t, int g) { return w.D[t * G + g]; });
+    run(p, row, w.X, f.q, f.q_stride, w.Y, f.dout, f.dout_stride, f.vectors, f.stats, w.block, w.S, w.D, nullptr);
+    axpys<T, G>(at == begin, w.A, f.q, f.q_stride, f.vectors, w.block, w.S,
+                [&](int64_t t, int g) { return w.S[t * G + g]; });
+    axpys<T, G>(at == begin, w.B, f.dout, f.dout_stride, f.vectors, w.block, w.D,
+                [&](int64_t t, int g) { return w.D[t * G + g]; });
   }
 }
 
-template <typename T>
-void write_scaled(T* row, const f32x8* sum, int64_t vectors, float scale) {
-  for (int64_t c = 0; c < vectors; ++c) store8(row + 8 * c, sum[c] * splat(scale));
-}
 
 // Runs `pairs(row, begin, end, item)` over items and `write(row, sums)` once a row; parts of long rows are
 // summed in order first. `sums` are `width` vectors at w.A.
@@ -183,11 +186,11 @@ int backward(const Backward<T>& f, int64_t threads) {
       };
       auto by_key = [&](int64_t row, int64_t begin, int64_t end, int64_t) { key_pairs<T, G>(f, row, begin, end, w); };
       run_items(items, p, w, f.vectors, partial.get(), by_query, [&](int64_t row, const f32x8* sum) {
-        write_scaled(f.dq + row * f.grad_stride, sum, f.vectors, p.scale);
+        f.dq.write(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
       });
       run_items(items_t, pt, w, 2 * f.vectors, partial.get(), by_key, [&](int64_t row, const f32x8* sum) {
-        write_scaled(f.dk + row * f.grad_stride, sum, f.vectors, p.scale);
-        write_scaled(f.dv + row * f.grad_stride, sum + f.vectors, f.vectors, 1.0f);
+        f.dk.write(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
+        f.dv.write(row, f.vectors, [&](int64_t c) { return sum[f.vectors + c]; });
       });
 #pragma omp for
       for (int64_t e = 0; e < table_floats; ++e) {
@@ -195,6 +198,7 @@ int backward(const Backward<T>& f, int64_t threads) {
         for (int64_t i = 0; i < static_cast<int64_t>(items.size()); ++i) sum += tables.get()[i * table_floats + e];
         f.dtable[e] = sum;
       }
+      stream_fence();
     }
   }
   return failed ? LH_NO_MEMORY : LH_OK;
@@ -217,8 +221,9 @@ Backward<T> make(const Problem& p, const Problem& pt, const void* q, int64_t q_s
                  float* stats, void* dq, void* dk, void* dv, int64_t grad_stride, float* dbias, float* dtable) {
   return {p, pt, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(out), static_cast<const T*>(dout), q_stride, k_stride, v_stride, out_stride,
-          dout_stride, vectors, lse, dlse, stats, static_cast<T*>(dq), static_cast<T*>(dk), static_cast<T*>(dv),
-          grad_stride, dbias, dtable};
+          dout_stride, vectors, lse, dlse, stats, {dq, grad_stride, p.rows + p.num_global, vectors},
+          {dk, grad_stride, pt.rows + pt.num_global, vectors}, {dv, grad_stride, pt.rows + pt.num_global, vectors},
+          dbias, dtable};
 }
 
 }  // namespace

@@ -9,8 +9,7 @@ struct Forward {
   Problem p;
   const T *q, *k, *v;
   int64_t q_stride, k_stride, v_stride, vectors;  // strides in elements; vectors of eight in a row
-  T* out;
-  int64_t out_stride;
+  RowWriter<T> out;
   float* lse;  // [rows + num_global, heads]
 };
 
@@ -19,10 +18,8 @@ template <int G>
 struct Running {
   f32x8 maximum[G], sum[G];
   f32x8* weighted;  // [vectors]
-  bool started;     // some block was added
 
   void clear(int64_t vectors) {
-    started = false;
     for (int g = 0; g < G; ++g) maximum[g] = splat(-INFINITY), sum[g] = zero8();
     std::fill(weighted, weighted + vectors, zero8());
   }
@@ -34,10 +31,17 @@ inline f32x8 exp_difference(f32x8 a, f32x8 b) {
   return select8(empty, zero8(), exp8(a - select8(empty, zero8(), b)));
 }
 
+template <int G>
+void shrink(Running<G>& r, int g, f32x8 factor, int64_t vectors) {
+  r.sum[g] *= factor;
+  for (int64_t c = g; c < vectors; c += G) r.weighted[c] *= factor;
+}
+
+// A row's first block finds `r` as another row left it.
 template <typename T, int G, bool PLAIN>
-void add_block(const Forward<T>& f, int64_t row, const f32x8* Q, Block& b, f32x8* S, Running<G>& r) {
+void add_block(const Forward<T>& f, int64_t row, bool first, const f32x8* Q, Block& b, f32x8* S, Running<G>& r) {
   f32x8 top[G], around[G], sum[G];
-  for (int g = 0; g < G; ++g) top[g] = r.maximum[g];
+  for (int g = 0; g < G; ++g) top[g] = first ? splat(-INFINITY) : r.maximum[g];
   const FinishScore<G> finish(f.p, b);
   dots<T, G>(Q, f.k, f.k_stride, f.vectors, b, S, f.v, f.v_stride, [&, finish](int64_t t, f32x8* s) {
     if constexpr (!PLAIN) finish(t, s);
@@ -49,47 +53,45 @@ void add_block(const Forward<T>& f, int64_t row, const f32x8* Q, Block& b, f32x8
   for (int g = 0; g < G; ++g) {
     sum[g] = zero8();
     around[g] = select8(top[g] == splat(-INFINITY), zero8(), top[g]);
-    const f32x8 shrink = exp_difference(r.maximum[g], top[g]);
+    if (!first) shrink(r, g, exp_difference(r.maximum[g], top[g]), f.vectors);
     r.maximum[g] = top[g];
-    r.sum[g] *= shrink;
-    if (r.started)
-      for (int64_t c = g; c < f.vectors; c += G) r.weighted[c] *= shrink;
   }
-  r.started = true;
   const bool drops = !PLAIN && f.p.threshold;
   const float scale = f.p.keep_scale;
   if (drops) fill_keep(f.p, row, G, b);
-  axpys<T, G>(r.weighted, f.v, f.v_stride, f.vectors, b, S, [&, drops, scale](int64_t t, int g) {
+  axpys<T, G>(first, r.weighted, f.v, f.v_stride, f.vectors, b, S, [&, drops, scale](int64_t t, int g) {
     const f32x8 w = exp8(S[t * G + g] - around[g]);
     sum[g] += w;
     return drops ? w * kept_scale8(b.keep[g] + 8 * t, scale) : w;
   });
-  for (int g = 0; g < G; ++g) r.sum[g] += sum[g];
+  for (int g = 0; g < G; ++g) r.sum[g] = first ? sum[g] : r.sum[g] + sum[g];
 }
 
 template <typename T, int G>
 void run_pairs(const Forward<T>& f, int64_t row, int64_t begin, int64_t end, f32x8* Q, Block& b, f32x8* S,
                Running<G>& r) {
-  r.clear(f.vectors);
+  prefetch_row(f.q, f.q_stride, f.vectors, row, f.p);
+  if (begin == end) r.clear(f.vectors);
   load_row(Q, f.q + row * f.q_stride, f.vectors, f.p.scale);
-  for (; begin < end; begin += BLOCK) {
-    fill_block(f.p, row, begin, std::min(BLOCK, end - begin), b);
+  for (int64_t at = begin; at < end; at += BLOCK) {
+    fill_block(f.p, row, at, std::min(BLOCK, end - at), b);
     if (f.p.plain())
-      add_block<T, G, true>(f, row, Q, b, S, r);
+      add_block<T, G, true>(f, row, at == begin, Q, b, S, r);
     else
-      add_block<T, G, false>(f, row, Q, b, S, r);
+      add_block<T, G, false>(f, row, at == begin, Q, b, S, r);
   }
 }
 
 template <typename T, int G>
 void write_row(const Forward<T>& f, int64_t row, const Running<G>& r) {
+  f32x8 inverse[G];
   for (int g = 0; g < G; ++g) {
     const i32x8 empty = r.sum[g] == zero8();
-    const f32x8 inverse = select8(empty, zero8(), splat(1.0f) / r.sum[g]);
-    for (int64_t c = g; c < f.vectors; c += G) store8(f.out + row * f.out_stride + 8 * c, r.weighted[c] * inverse);
+    inverse[g] = select8(empty, zero8(), splat(1.0f) / r.sum[g]);
     const f32x8 value = r.maximum[g] + log8(select8(empty, splat(1.0f), r.sum[g]));
     store_lanes(f.lse + row * f.p.heads, select8(empty, splat(-INFINITY), value), f.p.heads, g);
   }
+  f.out.write(row, f.vectors, [&](int64_t c) { return r.weighted[c] * inverse[c % G]; });
 }
 
 // Parts of one long row -> its output, in the order of the parts.
@@ -152,6 +154,7 @@ int forward(const Forward<T>& f, int64_t threads) {
       while (last < count && items[last].row == items[i].row) ++last;
       merge_parts<T, G>(f, items[i].row, partial.get() + items[i].part * part_size, last - i, r);
     }
+    stream_fence();
   }
   return failed ? LH_NO_MEMORY : LH_OK;
 }
@@ -170,7 +173,7 @@ template <typename T>
 Forward<T> make(const Problem& p, const void* q, const void* k, const void* v, int64_t q_stride, int64_t k_stride,
                 int64_t v_stride, int64_t vectors, void* out, int64_t out_stride, float* lse) {
   return {p, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), q_stride, k_stride,
-          v_stride, vectors, static_cast<T*>(out), out_stride, lse};
+          v_stride, vectors, {out, out_stride, p.rows + p.num_global, vectors}, lse};
 }
 
 }  // namespace
