@@ -72,7 +72,8 @@ struct Problem {
   const void* pair_type;  // null, or [E] of type_bytes
   int64_t type_bytes;
   int64_t table_rows;     // T
-  const float* table;     // null, or [T + 2 * num_global, 8 * GROUPS] lanes: pair types, globals as key, as query
+  // Null, or [T + 2 * num_global, 8 * GROUPS] lanes: pair types (all 0 without pair_type), globals as key, as query.
+  const float* table;
   float scale;
   uint16_t threshold;     // dropout: a 16-bit lane below it is dropped; 0 = no dropout
   float keep_scale;
@@ -90,44 +91,57 @@ struct Problem {
   }
 };
 
-static inline int64_t read_index(const void* p, int64_t bytes, int64_t at) {
-  return bytes == 4 ? static_cast<const int32_t*>(p)[at] : static_cast<const int64_t*>(p)[at];
+// n indices from position `first` on, as 64-bit numbers.
+static inline void copy_indices(const void* from, int64_t bytes, int64_t first, int64_t n, int64_t* to) {
+  if (bytes == 8)
+    std::memcpy(to, static_cast<const int64_t*>(from) + first, n * sizeof(int64_t));
+  else
+    widen_indices(static_cast<const int32_t*>(from) + first, n, to);
 }
 
 // Types of n pairs: those at positions `at`, or from `first` on.
 template <typename Type>
-static inline void copy_types(const void* types, int64_t first, int64_t n, const int64_t* at, int32_t* out) {
+static inline void copy_types(const void* types, int64_t first, int64_t n, const int64_t* at, int32_t* __restrict out) {
   const Type* from = static_cast<const Type*>(types);
-  for (int64_t t = 0; t < n; ++t) out[t] = from[at ? at[t] : first + t];
+  if (at)
+    for (int64_t t = 0; t < n; ++t) out[t] = from[at[t]];
+  else
+    for (int64_t t = 0; t < n; ++t) out[t] = from[first + t];
 }
 static inline void fill_types(const Problem& p, int64_t first, int64_t n, const int64_t* at, int32_t* out) {
+  if (!p.pair_type) return std::fill_n(out, n, 0), void();
   if (p.type_bytes == 1) return copy_types<uint8_t>(p.pair_type, first, n, at, out);
   if (p.type_bytes == 2) return copy_types<uint16_t>(p.pair_type, first, n, at, out);
   copy_types<int32_t>(p.pair_type, first, n, at, out);
 }
 
-// Columns of a stretch of the CSR as 64-bit numbers: widened once for many rows.
+// What is known of a stretch of the CSR's pairs, read once for many rows; see Block for the arrays.
 struct Window {
-  static constexpr int64_t ROOM = 512;
+  static constexpr int64_t ROOM = 256;
   const void* source = nullptr;  // whose columns
   int64_t begin = 0, end = 0;    // positions in the CSR
-  int64_t index[ROOM + 8];
+  int64_t index[ROOM], at[ROOM];
+  int32_t type[ROOM];
 
-  // Columns of pairs [first, first + n) and of the AHEAD after them; past the CSR's end the last column repeats.
-  const int64_t* columns(const Problem& p, int64_t first, int64_t n) {
+  // Makes the window hold pairs [first, first + n) and the columns of AHEAD more; past the CSR's end the last one
+  // repeats. Returns where `first` is in the arrays.
+  int64_t cover(const Problem& p, int64_t first, int64_t n) {
     if (source != p.col || first < begin || first + n + AHEAD > end) fill(p, first);
-    return index + (first - begin);
+    return first - begin;
   }
 
  private:
   void fill(const Problem& p, int64_t first) {
     source = p.col, begin = first, end = first + ROOM;
     const int64_t have = std::min(ROOM, p.rowptr[p.rows] - first);
-    if (p.col_bytes == 8)
-      std::memcpy(index, static_cast<const int64_t*>(p.col) + first, have * sizeof(int64_t));
-    else
-      widen_indices(static_cast<const int32_t*>(p.col) + first, have, index);
+    copy_indices(p.col, p.col_bytes, first, have, index);
     std::fill(index + have, index + ROOM, index[have - 1]);
+    const bool permuted = p.perm && p.pair_type;
+    if (permuted || (p.perm && p.positions))
+      copy_indices(p.perm, p.perm_bytes, first, have, at);
+    else if (p.positions)
+      for (int64_t t = 0; t < have; ++t) at[t] = first + t;
+    if (p.table) fill_types(p, first, have, permuted ? at : nullptr, type);
   }
 };
 
@@ -135,23 +149,37 @@ struct Window {
 struct Block {
   int64_t n;
   const int64_t* index;  // columns; AHEAD of them beyond n, what the CSR holds next, for prefetching
-  int64_t at[BLOCK];     // where asked for: position among the caller's pairs, -1 with a global token
-  int32_t type[BLOCK];   // row of the table, -1 for none
+  const int64_t* at;     // where asked for: position among the caller's pairs, -1 with a global token
+  const int32_t* type;   // row of the table
   // By group of eight heads, eight lanes a pair: all bits set where the pair is kept. BLOCK is a multiple of 8.
   alignas(32) uint16_t keep[4][8 * BLOCK];
   Window window;
-  int64_t own[BLOCK + AHEAD];  // columns of a block that holds pairs with global tokens
+  // The arrays of a block that holds pairs with global tokens.
+  int64_t own_index[BLOCK + AHEAD], own_at[BLOCK];
+  int32_t own_type[BLOCK];
 };
 
-// Columns of a block whose first from_csr pairs are in the CSR, at `first`, and whose others are global.
-static inline const int64_t* mixed_columns(const Problem& p, int64_t row, int64_t begin, int64_t n, int64_t first,
-                                           int64_t from_csr, Block& b) {
-  if (from_csr) std::copy_n(b.window.columns(p, first, from_csr), from_csr, b.own);
-  const bool global_row = row >= p.rows;
-  const int64_t start = global_row ? begin : p.cols + begin - (p.rowptr[row + 1] - p.rowptr[row]);
-  for (int64_t t = from_csr; t < n; ++t) b.own[t] = start + t;
-  std::fill(b.own + n, b.own + n + AHEAD, b.own[n - 1]);
-  return b.own;
+// Fills a block of n pairs, of which the first from_csr are in the CSR, at `first`; the others are the row's pairs
+// with global tokens, or all pairs of a global row. `other` is the first of their columns.
+static inline void fill_mixed(const Problem& p, int64_t row, int64_t n, int64_t first, int64_t from_csr,
+                              int64_t other, Block& b) {
+  if (from_csr) {
+    const int64_t offset = b.window.cover(p, first, from_csr);
+    std::copy_n(b.window.index + offset, from_csr, b.own_index);
+    std::copy_n(b.window.at + offset, from_csr, b.own_at);
+    std::copy_n(b.window.type + offset, from_csr, b.own_type);
+  }
+  for (int64_t t = from_csr; t < n; ++t) {
+    const int64_t column = b.own_index[t] = other + t - from_csr;
+    // A pair with a global key counts as "as key", also when the query is global too.
+    const int64_t query = p.transposed ? column : row, key = p.transposed ? row : column;
+    const int64_t query_nodes = p.transposed ? p.cols : p.rows, key_nodes = p.transposed ? p.rows : p.cols;
+    const int64_t entry = key >= key_nodes ? key - key_nodes : p.num_global + query - query_nodes;
+    b.own_type[t] = static_cast<int32_t>(p.table_rows + entry);
+    b.own_at[t] = -1;
+  }
+  std::fill(b.own_index + n, b.own_index + n + AHEAD, b.own_index[n - 1]);
+  b.index = b.own_index, b.at = b.own_at, b.type = b.own_type;
 }
 
 // Fills pairs [begin, begin + n) of `row`, counted from the row's first pair; n > 0.
@@ -161,27 +189,12 @@ static inline void fill_block(const Problem& p, int64_t row, int64_t begin, int6
   const int64_t base = global_row ? 0 : p.rowptr[row];
   const int64_t stored = global_row ? 0 : p.rowptr[row + 1] - base;  // pairs of the CSR
   const int64_t from_csr = std::clamp<int64_t>(stored - begin, 0, n);
-  const int64_t first = base + begin;
-  b.index = from_csr == n ? b.window.columns(p, first, n) : mixed_columns(p, row, begin, n, first, from_csr, b);
-  const bool permuted = p.perm && p.pair_type;
-  if (p.positions || permuted) {
-    for (int64_t t = 0; t < from_csr; ++t)
-      b.at[t] = p.perm ? read_index(p.perm, p.perm_bytes, first + t) : first + t;
-    for (int64_t t = from_csr; t < n; ++t) b.at[t] = -1;
+  if (from_csr < n) {
+    const int64_t other = (global_row ? 0 : p.cols) + std::max<int64_t>(begin - stored, 0);
+    return fill_mixed(p, row, n, base + begin, from_csr, other, b);
   }
-  if (p.table) {
-    if (p.pair_type)
-      fill_types(p, first, from_csr, permuted ? b.at : nullptr, b.type);
-    else
-      std::fill(b.type, b.type + from_csr, -1);
-    for (int64_t t = from_csr; t < n; ++t) {
-      // A pair with a global key counts as "as key", also when the query is global too.
-      const int64_t query = p.transposed ? b.index[t] : row, key = p.transposed ? row : b.index[t];
-      const int64_t query_nodes = p.transposed ? p.cols : p.rows, key_nodes = p.transposed ? p.rows : p.cols;
-      const int64_t entry = key >= key_nodes ? key - key_nodes : p.num_global + query - query_nodes;
-      b.type[t] = static_cast<int32_t>(p.table_rows + entry);
-    }
-  }
+  const int64_t offset = b.window.cover(p, base + begin, n);
+  b.index = b.window.index + offset, b.at = b.window.at + offset, b.type = b.window.type + offset;
 }
 
 // Repeats the first `heads` of eight lanes over all of them.
@@ -349,7 +362,7 @@ struct FinishScore {
     if (lane_heads < 8) s[0] = fold(s[0], lane_heads);
     if (bias && at[t] >= 0)
       for (int g = 0; g < G; ++g) s[g] += load_lanes(bias + at[t] * heads, heads, lane_heads, g);
-    if (table && type[t] >= 0)
+    if (table)
       for (int g = 0; g < G; ++g) s[g] += load8(table + (static_cast<int64_t>(type[t]) * G + g) * 8);
   }
 };

@@ -20,24 +20,46 @@ struct Backward {
   float* dtable;      // null, or [table_rows + 2 * num_global, 8 * GROUPS]
 };
 
+// Sums of ds by row of the table, over the pairs of one item. Neighbouring pairs, often of one type, add to different
+// copies, so that an add need not wait for the one before it.
+struct TableSums {
+  static constexpr int64_t COPIES = 4, SMALL = 1024;  // a power of two; only tables up to SMALL floats are copied
+  float* sums;      // null where there is no table
+  int64_t floats;   // of the table
+  int64_t stride;   // from copy to copy; 0 = one copy
+
+  static int64_t copies(int64_t floats) { return floats <= SMALL ? COPIES : 1; }
+  TableSums(float* sums, int64_t floats) : sums(sums), floats(floats), stride(copies(floats) > 1 ? floats : 0) {}
+
+  float* row(int64_t t, int64_t at) const { return sums + (t & (COPIES - 1)) * stride + at; }
+  void clear() { std::fill_n(sums, copies(floats) * floats, 0.0f); }
+  void write(float* total) const {
+    for (int64_t e = 0; e < floats; ++e) {
+      total[e] = sums[e];
+      for (int64_t copy = 1; copy < copies(floats); ++copy) total[e] += sums[copy * stride + e];
+    }
+  }
+};
+
 // Scratch of one thread. X, Y: the row's own vectors; A, B: what is accumulated for it.
 struct Workspace {
   f32x8 *X, *Y, *A, *B, *S, *D;
+  TableSums sums;
   Block block;
 };
 
-// S = ds, which `table` also sums by type, and D = mask * p, the weights that v had, for all pairs of a block.
+// S = ds, which `sums` also adds up, and D = mask * p, the weights that v had, for all pairs of a block.
 // X . rows are the scores, Y . values the products; `stats` belongs to the row's query, or, when the rows are keys,
 // begins an array indexed by query: {lse, delta}.
 template <typename T, int G, bool PLAIN>
 void block_gradients(const Problem& p, int64_t row, const f32x8* X, const T* rows, int64_t stride, const f32x8* Y,
                      const T* values, int64_t values_stride, int64_t vectors, const float* stats, Block& b, f32x8* S,
-                     f32x8* D, float* table) {
+                     f32x8* D, const TableSums* sums) {
   const FinishScore<G> finish(p, b);
   const int64_t* index = b.index;
   const auto* keep = b.keep;
   const bool by_pair = p.transposed;
-  dots<T, G>(X, rows, stride, vectors, b, S, values, values_stride, [=](int64_t t, f32x8* s) {
+  dots<T, G>(X, rows, stride, vectors, b, S, values, values_stride, [&](int64_t t, f32x8* s) {
     if constexpr (!PLAIN) finish(t, s);
     for (int g = 0; g < G; ++g) S[t * G + g] = s[g];
     if (by_pair) __builtin_prefetch(stats + index[t + AHEAD] * 16 * G, 0, 3);
@@ -46,7 +68,7 @@ void block_gradients(const Problem& p, int64_t row, const f32x8* X, const T* row
   const float scale = p.keep_scale;
   if (drops) fill_keep(p, row, G, b);
   const T* none = nullptr;
-  dots<T, G>(Y, values, values_stride, vectors, b, D, none, 0, [=](int64_t t, f32x8* d) {
+  dots<T, G>(Y, values, values_stride, vectors, b, D, none, 0, [&](int64_t t, f32x8* d) {
     if (!PLAIN && finish.lane_heads < 8) d[0] = fold(d[0], finish.lane_heads);
     const float* at = by_pair ? stats + index[t] * 16 * G : stats;
     for (int g = 0; g < G; ++g) {
@@ -55,8 +77,8 @@ void block_gradients(const Problem& p, int64_t row, const f32x8* X, const T* row
       const f32x8 ds = weight * (mask * d[g] - delta);
       S[t * G + g] = ds;
       D[t * G + g] = weight * mask;
-      if (PLAIN || !table || finish.type[t] < 0) continue;
-      float* sum = table + (static_cast<int64_t>(finish.type[t]) * G + g) * 8;
+      if (PLAIN || !sums) continue;
+      float* sum = sums->row(t, (int64_t{b.type[t]} * G + g) * 8);
       store8(sum, load8(sum) + ds);
     }
   });
@@ -78,9 +100,9 @@ void row_statistics(const Backward<T>& f, int64_t row, const f32x8* dout, float*
   }
 }
 
-// Adds the pairs [begin, end) of query `row` to dq (w.A); writes dbias and adds to the item's table sums.
+// Adds the pairs [begin, end) of query `row` to dq (w.A); writes dbias and adds to the table's sums.
 template <typename T, int G>
-void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, Workspace& w, float* table) {
+void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, Workspace& w) {
   const Problem& p = f.by_query;
   float local[16 * G];
   // The first part of a row writes its statistics for the second pass; later parts only need a copy.
@@ -95,7 +117,8 @@ void query_pairs(const Backward<T>& f, int64_t row, int64_t begin, int64_t end, 
   for (int64_t at = begin; at < end; at += BLOCK) {
     fill_block(p, row, at, std::min(BLOCK, end - at), w.block);
     const auto run = p.plain() ? block_gradients<T, G, true> : block_gradients<T, G, false>;
-    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D, table);
+    run(p, row, w.X, f.k, f.k_stride, w.Y, f.v, f.v_stride, f.vectors, stats, w.block, w.S, w.D,
+        w.sums.sums ? &w.sums : nullptr);
     for (int64_t t = 0; f.dbias && t < w.block.n; ++t)
       for (int g = 0; g < G && w.block.at[t] >= 0; ++g)
         store_lanes(f.dbias + w.block.at[t] * p.heads, w.S[t * G + g], p.heads, g);
@@ -167,8 +190,9 @@ int backward(const Backward<T>& f, int64_t threads) {
 #pragma omp parallel num_threads(threads) if (p.rowptr[p.rows] + p.rows > 2048)
   {
     Scratch<f32x8> memory(4 * f.vectors + 2 * BLOCK * G);
+    Scratch<float> sums(TableSums::copies(table_floats) * table_floats);
     f32x8* at = memory.get();
-    if (!at) {
+    if (!at || (table_floats && !sums.get())) {
 #pragma omp atomic write
       failed = true;
     }
@@ -178,11 +202,11 @@ int backward(const Backward<T>& f, int64_t threads) {
     stop = failed;
     if (!stop) {
       Workspace w{at, at + f.vectors, at + 2 * f.vectors, at + 3 * f.vectors, at + 4 * f.vectors,
-                  at + 4 * f.vectors + BLOCK * G, {}};
+                  at + 4 * f.vectors + BLOCK * G, {sums.get(), table_floats}, {}};
       auto by_query = [&](int64_t row, int64_t begin, int64_t end, int64_t item) {
-        float* table = table_floats ? tables.get() + item * table_floats : nullptr;
-        if (table && row == items[item].row) std::fill(table, table + table_floats, 0.0f);
-        query_pairs<T, G>(f, row, begin, end, w, table);
+        if (table_floats && row == items[item].row) w.sums.clear();
+        query_pairs<T, G>(f, row, begin, end, w);
+        if (table_floats && row + 1 == items[item].row_end) w.sums.write(tables.get() + item * table_floats);
       };
       auto by_key = [&](int64_t row, int64_t begin, int64_t end, int64_t) { key_pairs<T, G>(f, row, begin, end, w); };
       run_items(items, p, w, f.vectors, partial.get(), by_query, [&](int64_t row, const f32x8* sum) {

@@ -43,7 +43,7 @@ void add_block(const Forward<T>& f, int64_t row, bool first, const f32x8* Q, Blo
   f32x8 top[G], around[G], sum[G];
   for (int g = 0; g < G; ++g) top[g] = first ? splat(-INFINITY) : r.maximum[g];
   const FinishScore<G> finish(f.p, b);
-  dots<T, G>(Q, f.k, f.k_stride, f.vectors, b, S, f.v, f.v_stride, [&, finish](int64_t t, f32x8* s) {
+  dots<T, G>(Q, f.k, f.k_stride, f.vectors, b, S, f.v, f.v_stride, [&](int64_t t, f32x8* s) {
     if constexpr (!PLAIN) finish(t, s);
     for (int g = 0; g < G; ++g) {
       S[t * G + g] = s[g];

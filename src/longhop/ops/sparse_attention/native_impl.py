@@ -95,11 +95,14 @@ def _lanes(table: Tensor, shape: Shape) -> Tensor:
 
 
 def _table(terms: Terms, num_global: int, shape: Shape) -> tuple[Tensor | None, int]:
-    """Pair-type table and global bias as one table of lanes, and the number of pair types."""
-    types = 0 if terms.table is None else terms.table.shape[0]
+    """Pair-type table and global bias as one table of lanes, and the number of pair types.
+
+    With a global bias alone all other pairs are of one type, whose row holds zeros.
+    """
     if terms.table is None and terms.global_bias is None:
         return None, 0
-    parts = [] if terms.table is None else [terms.table.float()]
+    parts = [torch.zeros(1, shape.heads) if terms.table is None else terms.table.float()]
+    types = parts[0].shape[0]
     if terms.global_bias is not None:
         parts.append(terms.global_bias.reshape(2 * num_global, shape.heads).float())
     elif num_global:
