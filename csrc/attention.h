@@ -120,8 +120,8 @@ struct Window {
   static constexpr int64_t ROOM = 256;
   const void* source = nullptr;  // whose columns
   int64_t begin = 0, end = 0;    // positions in the CSR
-  int64_t index[ROOM], at[ROOM];
-  int32_t type[ROOM];
+  int64_t index[ROOM + 8], at[ROOM + 8];  // 8: room for whole vectors
+  int32_t type[ROOM + 8];
 
   // Makes the window hold pairs [first, first + n) and the columns of AHEAD more; past the CSR's end the last one
   // repeats. Returns where `first` is in the arrays.
@@ -155,30 +155,45 @@ struct Block {
   alignas(32) uint16_t keep[4][8 * BLOCK];
   Window window;
   // The arrays of a block that holds pairs with global tokens.
-  int64_t own_index[BLOCK + AHEAD], own_at[BLOCK];
-  int32_t own_type[BLOCK];
+  int64_t own_index[BLOCK + AHEAD + 8], own_at[BLOCK + 8];
+  int32_t own_type[BLOCK + 8];
 };
+
+// Copies n numbers in whole vectors: the arrays have room for one more.
+template <typename N>
+static inline void copy_vectors(const N* from, int64_t n, N* to) {
+  constexpr int64_t LANES = 32 / sizeof(N);
+  for (int64_t t = 0; t < n; t += LANES) std::memcpy(to + t, from + t, 32);
+}
+
+// Row of the table for a pair with a global token; one with a global key counts as "as key", also when the query is
+// global too.
+static inline int32_t global_type(const Problem& p, int64_t row, int64_t column) {
+  const int64_t query = p.transposed ? column : row, key = p.transposed ? row : column;
+  const int64_t query_nodes = p.transposed ? p.cols : p.rows, key_nodes = p.transposed ? p.rows : p.cols;
+  const int64_t entry = key >= key_nodes ? key - key_nodes : p.num_global + query - query_nodes;
+  return static_cast<int32_t>(p.table_rows + entry);
+}
 
 // Fills a block of n pairs, of which the first from_csr are in the CSR, at `first`; the others are the row's pairs
 // with global tokens, or all pairs of a global row. `other` is the first of their columns.
 static inline void fill_mixed(const Problem& p, int64_t row, int64_t n, int64_t first, int64_t from_csr,
                               int64_t other, Block& b) {
+  const int64_t last = p.cols + p.num_global - 1;
   if (from_csr) {
     const int64_t offset = b.window.cover(p, first, from_csr);
-    std::copy_n(b.window.index + offset, from_csr, b.own_index);
-    std::copy_n(b.window.at + offset, from_csr, b.own_at);
-    std::copy_n(b.window.type + offset, from_csr, b.own_type);
+    copy_vectors(b.window.index + offset, from_csr, b.own_index);
+    copy_vectors(b.window.index + offset + from_csr, AHEAD, b.own_index + n);
+    if (p.positions) copy_vectors(b.window.at + offset, from_csr, b.own_at);
+    if (p.table) copy_vectors(b.window.type + offset, from_csr, b.own_type);
+  } else {
+    for (int64_t t = n; t < n + AHEAD; ++t) b.own_index[t] = std::min(other + t, last);
   }
   for (int64_t t = from_csr; t < n; ++t) {
-    const int64_t column = b.own_index[t] = other + t - from_csr;
-    // A pair with a global key counts as "as key", also when the query is global too.
-    const int64_t query = p.transposed ? column : row, key = p.transposed ? row : column;
-    const int64_t query_nodes = p.transposed ? p.cols : p.rows, key_nodes = p.transposed ? p.rows : p.cols;
-    const int64_t entry = key >= key_nodes ? key - key_nodes : p.num_global + query - query_nodes;
-    b.own_type[t] = static_cast<int32_t>(p.table_rows + entry);
+    b.own_index[t] = other + t - from_csr;
+    b.own_type[t] = global_type(p, row, b.own_index[t]);
     b.own_at[t] = -1;
   }
-  std::fill(b.own_index + n, b.own_index + n + AHEAD, b.own_index[n - 1]);
   b.index = b.own_index, b.at = b.own_at, b.type = b.own_type;
 }
 
