@@ -66,6 +66,7 @@ struct Problem {
   int64_t cols;           // columns of the CSR; the num_global columns after them are seen by every row
   int64_t num_global;
   int64_t heads;          // as the caller counts them; lanes beyond are padding
+  int64_t width;          // D of the caller; what vectors hold beyond is padding
   int64_t lane_heads;     // 1, 2, 4 or 8: heads in one vector
   int64_t first_group;    // heads of this call begin at head 8 * first_group of the caller's
   const float* bias;      // null, or [E, heads]
@@ -389,25 +390,58 @@ static inline void prefetch_row(const T* base, int64_t stride, int64_t vectors, 
   prefetch_bytes(base + next * stride, vectors * 8 * sizeof(T));
 }
 
-// An output's rows, `stride` elements apart; written around the cache where they would only push others out of it.
+// An output's rows [D, H] without padding, `stride` elements apart; written around the cache where they would only
+// push others out of it.
 template <typename T>
 struct RowWriter {
   T* base;
-  int64_t stride;
-  bool stream;
+  int64_t stride, heads, lane_heads, numbers;
+  bool padded, stream;
 
-  RowWriter(void* out, int64_t stride, int64_t rows, int64_t vectors)
-      : base(static_cast<T*>(out)), stride(stride),
-        stream(stride % 8 == 0 && worth_streaming(out, rows * vectors * 8 * static_cast<int64_t>(sizeof(T)))) {}
+  // For the rows of `p`, whose vectors number `vectors` a row.
+  RowWriter(void* out, int64_t stride, const Problem& p, int64_t vectors)
+      : base(static_cast<T*>(out)), stride(stride), heads(p.heads), lane_heads(p.lane_heads),
+        numbers(p.heads * p.width), padded(numbers != 8 * vectors) {
+    const int64_t bytes = (p.rows + p.num_global) * numbers * static_cast<int64_t>(sizeof(T));
+    stream = !padded && stride % 8 == 0 && worth_streaming(out, bytes);
+  }
 
-  // Writes value(c) for every vector c.
-  template <typename Value>
+  // Writes value(c) for every vector c of the G that each d (or, below eight heads, each few d) takes.
+  template <int G, typename Value>
   void write(int64_t row, int64_t vectors, Value&& value) const {
     T* to = base + row * stride;
+    if (padded) return write_padded<G>(to, vectors, value);
     if (stream)
       for (int64_t c = 0; c < vectors; ++c) stream8(to + 8 * c, value(c));
     else
       for (int64_t c = 0; c < vectors; ++c) store8(to + 8 * c, value(c));
+  }
+
+ private:
+  // Whole vectors, or quarters and halves of one, are stored from left to right: what spills over from the padding is
+  // overwritten by the next, and only the row's last numbers are stored one by one.
+  template <int G, typename Value>
+  void write_padded(T* to, int64_t vectors, Value&& value) const {
+    for (int64_t c = 0; c < vectors; ++c) {
+      const f32x8 v = value(c);
+      if (lane_heads == 8) {
+        if (c % G * 8 < heads) store_before(to, c / G * heads + c % G * 8, v);
+      } else if (heads == lane_heads) {
+        store_before(to, 8 * c, v);
+      } else {  // three heads in four lanes
+        store_before<4>(to, 2 * c * heads, v);
+        store_before<4>(to, (2 * c + 1) * heads, __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7));
+      }
+    }
+  }
+
+  // Stores the first N lanes at `at`, as far as the row goes.
+  template <int N = 8>
+  void store_before(T* to, int64_t at, f32x8 v) const {
+    if (at + N <= numbers)
+      store_part<N>(to + at, v);
+    else if (at < numbers)
+      store_some(to + at, v, numbers - at);
   }
 };
 

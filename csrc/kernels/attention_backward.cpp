@@ -210,11 +210,11 @@ int backward(const Backward<T>& f, int64_t threads) {
       };
       auto by_key = [&](int64_t row, int64_t begin, int64_t end, int64_t) { key_pairs<T, G>(f, row, begin, end, w); };
       run_items(items, p, w, f.vectors, partial.get(), by_query, [&](int64_t row, const f32x8* sum) {
-        f.dq.write(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
+        f.dq.template write<G>(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
       });
       run_items(items_t, pt, w, 2 * f.vectors, partial.get(), by_key, [&](int64_t row, const f32x8* sum) {
-        f.dk.write(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
-        f.dv.write(row, f.vectors, [&](int64_t c) { return sum[f.vectors + c]; });
+        f.dk.template write<G>(row, f.vectors, [&](int64_t c) { return sum[c] * splat(p.scale); });
+        f.dv.template write<G>(row, f.vectors, [&](int64_t c) { return sum[f.vectors + c]; });
       });
 #pragma omp for
       for (int64_t e = 0; e < table_floats; ++e) {
@@ -245,8 +245,8 @@ Backward<T> make(const Problem& p, const Problem& pt, const void* q, int64_t q_s
                  float* stats, void* dq, void* dk, void* dv, int64_t grad_stride, float* dbias, float* dtable) {
   return {p, pt, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
           static_cast<const T*>(out), static_cast<const T*>(dout), q_stride, k_stride, v_stride, out_stride,
-          dout_stride, vectors, lse, dlse, stats, {dq, grad_stride, p.rows + p.num_global, vectors},
-          {dk, grad_stride, pt.rows + pt.num_global, vectors}, {dv, grad_stride, pt.rows + pt.num_global, vectors},
+          dout_stride, vectors, lse, dlse, stats, {dq, grad_stride, p, vectors},
+          {dk, grad_stride, pt, vectors}, {dv, grad_stride, pt, vectors},
           dbias, dtable};
 }
 
@@ -257,7 +257,7 @@ Backward<T> make(const Problem& p, const Problem& pt, const void* q, int64_t q_s
 LH_KERNEL(attention_backward)
 (const int64_t* rowptr, const void* col, int64_t col_bytes, const int64_t* t_rowptr, const void* t_col,
  int64_t t_col_bytes, const void* perm, int64_t perm_bytes, int64_t rows, int64_t cols, int64_t num_global,
- int64_t heads, int64_t lane_heads, int64_t groups, int64_t vectors, const void* q, int64_t q_stride, const void* k,
+ int64_t heads, int64_t width, int64_t lane_heads, int64_t groups, int64_t vectors, const void* q, int64_t q_stride, const void* k,
  int64_t k_stride, const void* v, int64_t v_stride, const void* out, int64_t out_stride, const void* dout,
  int64_t dout_stride, int64_t is_bf16, const float* lse, const float* dlse, const float* bias, const void* pair_type,
  int64_t type_bytes, int64_t table_rows, const float* table, float scale, int64_t threshold, const int64_t* seed,
@@ -266,7 +266,7 @@ LH_KERNEL(attention_backward)
   using namespace LONGHOP_VARIANT;
   Problem p{};
   p.rowptr = rowptr, p.col = col, p.col_bytes = col_bytes, p.rows = rows, p.cols = cols, p.num_global = num_global;
-  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias || dbias, p.pair_type = pair_type, p.type_bytes = type_bytes;
+  p.heads = heads, p.width = width, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias || dbias, p.pair_type = pair_type, p.type_bytes = type_bytes;
   p.table_rows = table_rows, p.table = table, p.scale = scale;
   p.threshold = static_cast<uint16_t>(threshold);
   p.keep_scale = 65536.0f / static_cast<float>(65536 - threshold);

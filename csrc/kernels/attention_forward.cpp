@@ -91,7 +91,7 @@ void write_row(const Forward<T>& f, int64_t row, const Running<G>& r) {
     const f32x8 value = r.maximum[g] + log8(select8(empty, splat(1.0f), r.sum[g]));
     store_lanes(f.lse + row * f.p.heads, select8(empty, splat(-INFINITY), value), f.p.heads, g);
   }
-  f.out.write(row, f.vectors, [&](int64_t c) { return r.weighted[c] * inverse[c % G]; });
+  f.out.template write<G>(row, f.vectors, [&](int64_t c) { return r.weighted[c] * inverse[c % G]; });
 }
 
 // Parts of one long row -> its output, in the order of the parts.
@@ -173,7 +173,7 @@ template <typename T>
 Forward<T> make(const Problem& p, const void* q, const void* k, const void* v, int64_t q_stride, int64_t k_stride,
                 int64_t v_stride, int64_t vectors, void* out, int64_t out_stride, float* lse) {
   return {p, static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v), q_stride, k_stride,
-          v_stride, vectors, {out, out_stride, p.rows + p.num_global, vectors}, lse};
+          v_stride, vectors, {out, out_stride, p, vectors}, lse};
 }
 
 }  // namespace
@@ -182,14 +182,14 @@ Forward<T> make(const Problem& p, const void* q, const void* k, const void* v, i
 // Argument order is that of ops/sparse_attention/native_impl.py; strides in elements of q's type.
 LH_KERNEL(attention_forward)
 (const int64_t* rowptr, const void* col, int64_t col_bytes, int64_t rows, int64_t cols, int64_t num_global,
- int64_t heads, int64_t lane_heads, int64_t groups, int64_t vectors, const void* q, int64_t q_stride, const void* k,
+ int64_t heads, int64_t width, int64_t lane_heads, int64_t groups, int64_t vectors, const void* q, int64_t q_stride, const void* k,
  int64_t k_stride, const void* v, int64_t v_stride, int64_t is_bf16, const float* bias, const void* pair_type,
  int64_t type_bytes, int64_t table_rows, const float* table, float scale, int64_t threshold, const int64_t* seed,
  const int64_t* q_ids, const int64_t* k_ids, int64_t first_group, void* out, int64_t out_stride, float* lse, int64_t threads) {
   using namespace LONGHOP_VARIANT;
   Problem p{};
   p.rowptr = rowptr, p.col = col, p.col_bytes = col_bytes, p.rows = rows, p.cols = cols, p.num_global = num_global;
-  p.heads = heads, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias, p.pair_type = pair_type, p.type_bytes = type_bytes;
+  p.heads = heads, p.width = width, p.lane_heads = lane_heads, p.bias = bias, p.positions = bias, p.pair_type = pair_type, p.type_bytes = type_bytes;
   p.table_rows = table_rows, p.table = table, p.scale = scale;
   p.threshold = static_cast<uint16_t>(threshold);
   p.keep_scale = 65536.0f / static_cast<float>(65536 - threshold);

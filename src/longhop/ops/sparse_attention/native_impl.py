@@ -70,11 +70,17 @@ def rows(x: Tensor, shape: Shape) -> Tensor:
     return _copy_rows(x, shape.padded_heads, shape.padded_width)
 
 
-def heads_fastest(x: Tensor, num_heads: int, width: int) -> Tensor:
-    """Padded rows [N, D', H'] back as an [N, H, D] view with strides (D H, 1, H), copied where padded."""
-    if x.shape[1:] != (width, num_heads):
-        x = _copy_rows(x.transpose(1, 2)[:, :num_heads, :width], num_heads, width)
-    return x.transpose(1, 2)
+def _packed_rows(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """:func:`rows` of each; in one pass where they lie beside each other, as one projection leaves them."""
+    _, h, d = q.shape
+    step = h * d * q.element_size()
+    beside = q.shape == k.shape == v.shape and q.stride() == k.stride() == v.stride() and q.stride()[1:] == (1, h)
+    beside = beside and k.data_ptr() - q.data_ptr() == step == v.data_ptr() - k.data_ptr()
+    if shape.exact or not beside or shape.padded_width != d:
+        return rows(q, shape), rows(k, shape), rows(v, shape)
+    together = q.as_strided((q.shape[0], h, 3 * d), (q.stride(0), 1, h))
+    packed = _copy_rows(together, shape.padded_heads, 3 * d)
+    return packed[:, :d], packed[:, d : 2 * d], packed[:, 2 * d :]
 
 
 def _copy_rows(x: Tensor, num_heads: int, width: int) -> Tensor:
@@ -129,26 +135,25 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Output [Nq, H, D] with strides (D H, 1, H) in q's type, and lse fp32 [Nq, H]."""
     shape = Shape.of(q.shape[1], q.shape[2])
-    qr, kr, vr = rows(q, shape), rows(k, shape), rows(v, shape)
-    out = q.new_empty(q.shape[0], shape.padded_width, shape.padded_heads)
+    qr, kr, vr = _packed_rows(q, k, v, shape)
+    out = q.new_empty(q.shape[0], shape.width, shape.heads)
     lse = torch.empty(q.shape[0], q.shape[1], dtype=torch.float32)
     table, types = _table(terms, num_global, shape)
     signature, trailing = _common(terms, table, types, first_group)
     native.call(
         "attention_forward",
-        "ppiiiiiiii" + "pipipi" + "i" + signature + "pip",
+        "ppiiiiiiiii" + "pipipi" + "i" + signature + "pip",
         edges.rowptr, edges.col, edges.col.element_size(), edges.rowptr.numel() - 1, k.shape[0] - num_global,
-        num_global, shape.heads, shape.lane_heads, shape.groups, shape.vectors,
+        num_global, shape.heads, shape.width, shape.lane_heads, shape.groups, shape.vectors,
         qr, qr.stride(0), kr, kr.stride(0), vr, vr.stride(0), q.dtype == torch.bfloat16,
         *trailing, out, out.stride(0), lse,
     )  # fmt: skip
-    return heads_fastest(out, q.shape[1], q.shape[2]), lse
+    return out.transpose(1, 2), lse
 
 
 def fits_packed(qkv: Tensor) -> bool:
-    """Whether gradients can be written to the rows of a tensor [N, 3, H, D], heads fastest, as they are."""
-    _, _, num_heads, width = qkv.shape
-    return num_heads <= MAX_HEADS and Shape.of(num_heads, width).exact
+    """Whether one call can write all gradients into a tensor [N, 3, H, D], heads fastest."""
+    return qkv.shape[2] <= MAX_HEADS
 
 
 def _table_gradient_fits(num_pairs: int, num_rows: int, entries: int, shape: Shape) -> bool:
@@ -165,9 +170,10 @@ def backward(
     The former are written to ``into`` where given; see :func:`fits_packed`.
     """
     shape = Shape.of(q.shape[1], q.shape[2])
-    qr, kr, vr, outr, doutr = (rows(t, shape) for t in (q, k, v, out, dout.to(q.dtype)))
+    qr, kr, vr = _packed_rows(q, k, v, shape)
+    outr, doutr = rows(out, shape), rows(dout.to(q.dtype), shape)
     if into is None:
-        dq, dk, dv = (t.new_empty(t.shape[0], shape.padded_width, shape.padded_heads) for t in (q, k, v))
+        dq, dk, dv = (t.new_empty(t.shape[0], shape.width, shape.heads) for t in (q, k, v))
     else:
         dq, dk, dv = (t.transpose(1, 2) for t in into)
     table, types = _table(terms, num_global, shape)
@@ -182,16 +188,16 @@ def backward(
     signature, trailing = _common(terms, table, types, first_group)
     native.call(
         "attention_backward",
-        "ppippipi" + "iiiiiii" + "pipipipipi" + "i" + "pp" + signature + "ppppipp",
+        "ppippipi" + "iiiiiiii" + "pipipipipi" + "i" + "pp" + signature + "ppppipp",
         edges.rowptr, edges.col, edges.col.element_size(), edges.t_rowptr, edges.t_col,
         edges.t_col.element_size(), edges.perm, edges.perm.element_size(),
-        edges.rowptr.numel() - 1, k.shape[0] - num_global, num_global, shape.heads, shape.lane_heads, shape.groups,
+        edges.rowptr.numel() - 1, k.shape[0] - num_global, num_global, shape.heads, shape.width, shape.lane_heads, shape.groups,
         shape.vectors, qr, qr.stride(0), kr, kr.stride(0), vr, vr.stride(0), outr, outr.stride(0),
         doutr, doutr.stride(0), q.dtype == torch.bfloat16, lse.contiguous(),
         None if dlse is None else dlse.float().contiguous(),
         *trailing, stats, dq, dk, dv, dq.stride(0), dbias, dtable,
     )  # fmt: skip
-    heads = (heads_fastest(g, q.shape[1], q.shape[2]) for g in (dq, dk, dv))
+    heads = (g.transpose(1, 2) for g in (dq, dk, dv))
     return Gradients._make((*heads, *_term_gradients(terms, dbias, dtable, types, num_global)))
 
 
