@@ -1,4 +1,5 @@
 // Copies [N, H, D] of any strides into rows [D', H'] with heads fastest, zeros in the padding.
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -6,9 +7,6 @@
 
 namespace LONGHOP_VARIANT {
 namespace {
-
-template <int N>
-using Number = std::integral_constant<int, N>;
 
 // The vector or part of one that a run of so many numbers is padded to.
 constexpr int padded(int length) { return length == 3 ? 4 : length <= 8 ? 8 : 16; }
@@ -23,40 +21,54 @@ struct Runs {
   int64_t runs, length, out_length, padding, step, stride;
 };
 
-// LENGTH and OUT: the lengths of a run whose numbers lie beside each other, known to the compiler; 0 = see `r`.
-template <typename T, int LENGTH, int OUT>
+template <typename T>
 void copy_row(const T* from, const Runs& r, T* to) {
-  for (int64_t i = 0; i < r.runs; ++i, from += r.stride) {
-    if constexpr (LENGTH > 0) {
-      T run[OUT] = {};
-      std::memcpy(run, from, LENGTH * sizeof(T));
-      std::memcpy(to, run, OUT * sizeof(T));
-      to += OUT;
-    } else {
-      for (int64_t h = 0; h < r.length; ++h) to[h] = from[h * r.step];
-      for (int64_t h = r.length; h < r.out_length; ++h) to[h] = 0;
-      to += r.out_length;
-    }
+  for (int64_t i = 0; i < r.runs; ++i, from += r.stride, to += r.out_length) {
+    for (int64_t h = 0; h < r.length; ++h) to[h] = from[h * r.step];
+    for (int64_t h = r.length; h < r.out_length; ++h) to[h] = 0;
   }
-  for (int64_t i = 0; i < r.padding; ++i) to[i] = 0;
+  std::fill_n(to, r.padding, 0);
 }
 
+// Runs of LENGTH numbers beside each other, OUT a power of two. Each is read as a vector of OUT, the last of which may
+// belong to the next row: not for a tensor's last row.
 template <typename T, int LENGTH, int OUT>
-void copy_rows(const T* src, int64_t row_stride, int64_t rows, const Runs& r, T* dst, int64_t threads) {
+void copy_dense_row(const T* from, const Runs& r, T* to) {
+  typedef T Vector __attribute__((vector_size(OUT * sizeof(T))));
+  Vector mask;
+  for (int h = 0; h < OUT; ++h) mask[h] = h < LENGTH ? static_cast<T>(-1) : 0;
+  for (int64_t i = 0; i < r.runs; ++i, from += r.stride, to += OUT) {
+    Vector v;
+    std::memcpy(&v, from, sizeof v);
+    v &= mask;
+    std::memcpy(to, &v, sizeof v);
+  }
+  std::fill_n(to, r.padding, 0);
+}
+
+template <typename T, typename CopyRow>
+void copy_rows(const T* src, int64_t row_stride, int64_t rows, const Runs& r, T* dst, int64_t threads,
+               CopyRow&& copy) {
   const int64_t out_row = r.runs * r.out_length + r.padding;
 #pragma omp parallel for schedule(static) num_threads(threads) if (rows * out_row > 16384)
-  for (int64_t n = 0; n < rows; ++n) copy_row<T, LENGTH, OUT>(src + n * row_stride, r, dst + n * out_row);
+  for (int64_t n = 0; n < rows; ++n) {
+    if (n + 1 < rows)
+      copy(src + n * row_stride, r, dst + n * out_row);
+    else
+      copy_row(src + n * row_stride, r, dst + n * out_row);
+  }
 }
 
-// Copies runs of numbers beside each other if their length is one of LENGTHS, kept or padded.
+// Copies runs of numbers beside each other if their length is one of LENGTHS.
 template <typename T, int... LENGTHS>
 bool copy_dense(const T* src, int64_t row_stride, int64_t rows, const Runs& r, T* dst, int64_t threads) {
-  const auto one = [&](auto length, auto out) {
-    if (r.length != length || r.out_length != out) return false;
-    copy_rows<T, length, out>(src, row_stride, rows, r, dst, threads);
+  const auto one = [&](auto length) {
+    constexpr int LENGTH = decltype(length)::value, OUT = padded(LENGTH);
+    if (r.length != LENGTH || r.out_length != OUT) return false;
+    copy_rows(src, row_stride, rows, r, dst, threads, copy_dense_row<T, LENGTH, OUT>);
     return true;
   };
-  return ((one(Number<LENGTHS>{}, Number<LENGTHS>{}) || one(Number<LENGTHS>{}, Number<padded(LENGTHS)>{})) || ...);
+  return (one(std::integral_constant<int, LENGTHS>{}) || ...);
 }
 
 template <typename T>
@@ -64,8 +76,9 @@ void pack(const T* src, Strides s, int64_t rows, int64_t heads, int64_t width, T
           int64_t out_width, int64_t threads) {
   Runs r{width, heads, out_heads, (out_width - width) * out_heads, s.head, s.d};
   if (heads == 1 && out_heads == 1) r = {1, width, out_width, 0, s.d, 0};
-  if (r.step == 1 && copy_dense<T, 3, 4, 5, 6, 7, 12>(src, s.row, rows, r, dst, threads)) return;
-  copy_rows<T, 0, 0>(src, s.row, rows, r, dst, threads);
+  const bool dense = r.step == 1 && s.row >= (r.runs - 1) * r.stride + r.length;
+  if (dense && copy_dense<T, 3, 4, 5, 6, 7, 12>(src, s.row, rows, r, dst, threads)) return;
+  copy_rows(src, s.row, rows, r, dst, threads, copy_row<T>);
 }
 
 }  // namespace
