@@ -333,7 +333,7 @@ static inline void for_chunks(int64_t vectors, F&& f) {
     }
   };
   run(std::integral_constant<int, WIDE>{});
-  if constexpr (G == 1) run(std::integral_constant<int, 4>{});
+  if constexpr (G == 1) run(std::integral_constant<int, 4>{}), run(std::integral_constant<int, 2>{});
   run(std::integral_constant<int, G>{});
 }
 
