@@ -9,6 +9,7 @@ import torch
 
 from longhop.bench import CheckFailedError, EpochOptions, epoch, epoch_check, peers
 from longhop.bench.epoch_data import EpochData, arrange, load_data
+from longhop.bench.measure import WARM_UP
 from longhop.models import GCNConfig, GTConfig
 from longhop.types import InputError
 
@@ -65,15 +66,30 @@ def test_run() -> None:
     assert "peak memory" in report.notes[-1]
 
 
-def test_a_counterpart_that_dies_leaves_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(function: str, argument: dict[str, Any]) -> Any:
-        if argument["provider"] != "native":
-            raise epoch.child.ChildError("was killed")
-        return {"seconds": [1.0], "peak_bytes": 1}
+class _Worker:
+    """Ours answers always; the others die at their third epoch."""
 
-    monkeypatch.setattr(epoch.child, "call", call)
-    report = epoch.run(replace(TINY, model="sage", nodes=None))
+    def __init__(self, function: str, argument: dict[str, Any]) -> None:
+        self.mine, self.answers = argument["provider"] == "native", 0
+
+    def answer(self) -> dict[str, Any]:
+        self.answers += 1
+        if not self.mine and self.answers == 3:
+            raise epoch.child.ChildError("was killed")
+        return {"seconds": float(self.answers), "peak_bytes": self.answers}
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_counterpart_that_dies_leaves_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epoch.child, "Worker", _Worker)
+    options = replace(TINY, model="sage", nodes=None)
+    report = epoch.run(options)
     assert [row.kernel_provider for row in report.rows] == ["native"]
+    assert report.rows[0].peak_bytes == WARM_UP + options.repeat
+    assert report.rows[0].y_value_80 <= 1e3 * (WARM_UP + options.repeat)
+    assert report.rows[0].y_value_20 > 1e3 * WARM_UP  # the first epochs are not counted
     assert report.notes == ["pyg-edge-index: was killed", "pyg-sparse: was killed"]
 
 

@@ -1,11 +1,13 @@
 """``longhop bench epoch``: one training epoch of a model against the same model built from PyG's layers.
 
-Each provider trains in a process of its own, one after the other: its peak memory is that of the process.
+Each provider trains in a process of its own, an epoch at a time and in turn: its peak memory is that of the process.
 """
 
 import dataclasses
+import itertools
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +19,7 @@ from longhop.bench import child, peers
 from longhop.bench.cases import CommonOptions, GraphName, OrderName, choose, has_arxiv, leave_out
 from longhop.bench.epoch_check import check
 from longhop.bench.epoch_data import EpochData, arrange, load_data
-from longhop.bench.measure import Mode, Timing
+from longhop.bench.measure import WARM_UP, Mode, Timing
 from longhop.bench.peer_models import build_peer, peer_structure
 from longhop.bench.results import Report, Row
 from longhop.bench.timing import Case, rows_of, set_up
@@ -132,28 +134,43 @@ def _small(data: EpochData) -> EpochData:
 def _train_all(
     options: EpochOptions, names: list[str], files: dict[bool, Path]
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Seconds of all counted epochs and the peak by provider, and why one is missing."""
     found: dict[str, dict[str, Any]] = {}
     notes = []
+    workers = {}
     for name in names:
-        file = files[name == "native"]
-        argument = {"options": dataclasses.asdict(options), "provider": name, "data": str(file)}
-        try:
-            found[name] = child.call("longhop.bench.epoch:train_alone", argument)
-        except child.ChildError as error:
-            if name == "native":
-                raise
-            notes.append(f"{name}: {error}")
+        argument = {"options": dataclasses.asdict(options), "provider": name, "data": str(files[name == "native"])}
+        workers[name] = child.Worker("longhop.bench.epoch:train_alone", argument)
+    try:
+        for epoch in range(WARM_UP + options.repeat):
+            for name in list(workers):
+                try:
+                    answer = workers[name].answer()
+                except child.ChildError as error:
+                    if name == "native":
+                        raise
+                    notes.append(f"{name}: {error}")
+                    found.pop(name, None)
+                    workers.pop(name).close()
+                    continue
+                seconds = found.setdefault(name, {"seconds": []})["seconds"]
+                found[name]["peak_bytes"] = answer["peak_bytes"]
+                if epoch >= WARM_UP:
+                    seconds.append(answer["seconds"])
+    finally:
+        for worker in workers.values():
+            worker.close()
     return found, notes
 
 
-def train_alone(argument: dict[str, Any]) -> dict[str, Any]:
+def train_alone(argument: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Train one provider in this process; called through :mod:`longhop.bench.child`.
 
     Args:
         argument: ``options``, ``provider``, and the file of its ``data``.
 
-    Returns:
-        ``seconds`` of every epoch but the first, and ``peak_bytes`` of the process.
+    Yields:
+        ``seconds`` of an epoch, and ``peak_bytes`` of the process until then.
     """
     options = EpochOptions(**argument["options"])
     with set_up(options):
@@ -165,12 +182,10 @@ def train_alone(argument: dict[str, Any]) -> dict[str, Any]:
         optimizer = make_optimizer(model, config)
         # What preparation needed is no part of training.
         allocator.release()
-        seconds = []
-        for step in range(options.repeat + 1):
+        for step in itertools.count():
             start = time.perf_counter()
             train_step(model, optimizer, view, task, rate=config.lr, seed=step_seed(0, step), clip_norm=0.0)
-            seconds.append(time.perf_counter() - start)
-        return {"seconds": seconds[1:], "peak_bytes": peak_bytes()}
+            yield {"seconds": time.perf_counter() - start, "peak_bytes": peak_bytes()}
 
 
 def _model_and_view(config: ModelConfig, data: EpochData, provider: str) -> tuple[nn.Module, View]:

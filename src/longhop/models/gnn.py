@@ -12,6 +12,7 @@ from longhop.models.base import NodeModel, check_graph, check_range
 from longhop.nn.blocks import SITES_PER_BLOCK, ConvBlock, Drop, Norm, RowDropout, project
 from longhop.nn.convolution import GCNConv, SAGEConv, gcn_structure
 from longhop.nn.structure import GraphStructure, check_inputs
+from longhop.ops.linear import linear
 from longhop.types import InputError
 
 
@@ -125,5 +126,5 @@ class GNN(NodeModel):
         for block in self.blocks:
             x = block(x, structure, seed)
             layers.append(x)
-        out: Tensor = self.head(sum(layers[:-1], x) if self.config.jumping_knowledge else x)
-        return out
+        x = sum(layers[:-1], x) if self.config.jumping_knowledge else x
+        return linear(x, self.head.weight, self.head.bias)

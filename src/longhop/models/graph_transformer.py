@@ -17,6 +17,7 @@ from longhop.nn.blocks import SITES_PER_BLOCK, PostNormBlock, PreNormBlock, RowD
 from longhop.nn.encoders import EMBEDDING_STD, DegreeEmbedding, HopBias
 from longhop.nn.heads import MLPHead, NormLinearHead
 from longhop.nn.structure import GraphStructure, check_inputs
+from longhop.ops.linear import linear
 from longhop.types import InputError
 
 INF = float("inf")
@@ -150,7 +151,7 @@ class GraphTransformer(NodeModel):
     ) -> Float[Tensor, "N C"]:
         """Outputs of all nodes; see :meth:`NodeModel.forward`."""
         check_inputs(x, structure, self.in_features)
-        z = self.encoder(x)
+        z = linear(x, self.encoder.weight, self.encoder.bias)
         if self.degree is not None:
             z = z + self.degree(structure.degree).to(z.dtype)
         if self.tokens is not None:

@@ -3,11 +3,11 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from longhop.layout import graph_attention_qkvpacked
 from longhop.layout.attention import PairBias
 from longhop.nn.structure import GraphStructure, check_inputs
+from longhop.ops.linear import linear
 from longhop.types import InputError
 
 _ODD = 0x9E3779B97F4A7C15
@@ -68,7 +68,7 @@ class GraphSelfAttention(nn.Module):
         """The attention without the output Linear; arguments as :meth:`forward`."""
         check_inputs(x, structure, self.hidden, tokens=True)
         rows = x.shape[0]
-        packed = self.qkv(x).view(rows, 3, self.hidden // self.heads, self.heads)
+        packed = linear(x, self.qkv.weight, self.qkv.bias).view(rows, 3, self.hidden // self.heads, self.heads)
         dropout = self.dropout if self.training else 0.0
         out = graph_attention_qkvpacked(
             packed.transpose(2, 3),
@@ -107,7 +107,7 @@ class GraphSelfAttention(nn.Module):
             InputError: shapes that do not fit, or dropout without a seed.
         """
         values = self.attend(x, structure, bias=bias, global_bias=global_bias, seed=seed)
-        return F.linear(values, self.out.weight, self.out.bias)
+        return linear(values, self.out.weight, self.out.bias)
 
 
 def append_tokens(x: Float[Tensor, "N h"], tokens: Float[Tensor, "G h"]) -> Float[Tensor, "M h"]:

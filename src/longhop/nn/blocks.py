@@ -15,6 +15,7 @@ from longhop.nn.attention import GraphSelfAttention
 from longhop.nn.convolution import GCNConv, SAGEConv, add_product
 from longhop.nn.structure import GraphStructure
 from longhop.ops.fused_block import bias_act_dropout_residual
+from longhop.ops.linear import linear as product
 from longhop.types import InputError
 
 Activation = Literal["none", "relu", "gelu"]
@@ -103,7 +104,7 @@ def project(
     Raises:
         InputError: dropout without a usable seed.
     """
-    return finish(F.linear(x, linear.weight), linear.bias, residual, act=act, drop=drop)
+    return finish(product(x, linear.weight), linear.bias, residual, act=act, drop=drop)
 
 
 class RowDropout(nn.Module):

@@ -3,12 +3,12 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from longhop.graph.build import add_self_loops
 from longhop.graph.csr import CSRGraph
 from longhop.layout import spmm
 from longhop.nn.structure import GraphStructure, check_inputs
+from longhop.ops.linear import linear
 from longhop.types import InputError
 
 
@@ -53,7 +53,7 @@ def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """
     if total.dtype == x.dtype == weight.dtype:
         return total.addmm_(x, weight.t())
-    return total + F.linear(x, weight)
+    return total + linear(x, weight)
 
 
 class GCNConv(nn.Module):
@@ -87,8 +87,8 @@ class GCNConv(nn.Module):
         if weight is None:
             raise InputError("GCNConv needs edge_weight: make the structure with gcn_structure(graph)")
         if self.in_features <= self.out_features:
-            return F.linear(spmm(structure.layout, x, weight), self.lin.weight)
-        return spmm(structure.layout, F.linear(x, self.lin.weight), weight)
+            return linear(spmm(structure.layout, x, weight), self.lin.weight)
+        return spmm(structure.layout, linear(x, self.lin.weight), weight)
 
     def forward(self, x: Float[Tensor, "N F"], structure: GraphStructure) -> Float[Tensor, "N K"]:
         """Convolve.
@@ -138,11 +138,11 @@ class SAGEConv(nn.Module):
     def propagate(self, x: Float[Tensor, "N F"], structure: GraphStructure) -> Float[Tensor, "N K"]:
         """:meth:`forward` without the bias."""
         check_inputs(x, structure, self.in_features)
-        own = F.linear(x, self.lin_r.weight)
+        own = linear(x, self.lin_r.weight)
         if self.in_features <= self.out_features:
             neighbours = spmm(structure.layout, x, reduce="mean")
             return add_product(own, neighbours, self.lin_l.weight)
-        return own.add_(spmm(structure.layout, F.linear(x, self.lin_l.weight), reduce="mean"))
+        return own.add_(spmm(structure.layout, linear(x, self.lin_l.weight), reduce="mean"))
 
     def forward(self, x: Float[Tensor, "N F"], structure: GraphStructure) -> Float[Tensor, "N K"]:
         """Convolve.

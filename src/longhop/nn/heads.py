@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from longhop.nn.blocks import project
+from longhop.ops.linear import linear
 
 
 class NormLinearHead(nn.Module):
@@ -28,8 +29,7 @@ class NormLinearHead(nn.Module):
         Returns:
             [N, C].
         """
-        out: Tensor = self.linear(self.norm(z))
-        return out
+        return linear(self.norm(z), self.linear.weight, self.linear.bias)
 
 
 class MLPHead(nn.Module):
@@ -57,5 +57,4 @@ class MLPHead(nn.Module):
         """
         for layer in (self.first, self.second):
             z = project(z, layer, act="relu")
-        out: Tensor = self.linear(z)
-        return out
+        return linear(z, self.linear.weight, self.linear.bias)
