@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from longhop.ops.linear import MANY_ROWS, linear
+from longhop.ops.linear import linear
+from longhop.ops.linear.op import MANY_ROWS
 from longhop.saving import Role, installed
 
 Operands = tuple[Tensor, Tensor, Tensor | None]
