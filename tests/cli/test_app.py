@@ -34,6 +34,17 @@ def run_python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def test_a_reader_that_leaves_gets_no_traceback() -> None:
+    code = "import sys, longhop.cli.app as app; sys.exit(app.main(['bench', 'attention', '--help']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 128 + 13
+
+
 def test_the_command_line_imports_nothing_heavy_and_nothing_touches_cuda() -> None:
     code = "import sys, longhop, longhop.cli.app as app; app.main(['--version']); print('torch' in sys.modules)"
     assert run_python(code).splitlines()[-1] == "False"

@@ -34,7 +34,7 @@ class Row:
         y_value_50: median.
         y_value_20: 20th percentile.
         y_value_80: 80th percentile.
-        extra_benchmark_config_str: every option of the run, JSON.
+        extra_benchmark_config_str: every option of the run but paths, JSON.
         ratio: median over the median of ``native`` in the same run; None without such a row.
         bytes_bound: bytes that must be read or moved, None where nobody has counted them.
         peak_bytes: memory above the inputs at the peak of one forward and backward; of a whole process for
@@ -105,8 +105,10 @@ def circumstances(options: Any) -> dict[str, Any]:
         options: the dataclass of the benchmark's options, with a field ``malloc``.
     """
     named = versions()
+    # Where things lie on this machine says nothing about a result.
+    chosen = {k: v for k, v in dataclasses.asdict(options).items() if k not in ("dgl", "save_graph", "out")}
     return {
-        "extra_benchmark_config_str": json.dumps(dataclasses.asdict(options), default=str, sort_keys=True),
+        "extra_benchmark_config_str": json.dumps(chosen, default=str, sort_keys=True),
         "device_name": hardware()["processor"],
         "timestamp": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "longhop_version": named["longhop"],

@@ -1,6 +1,8 @@
 """The command line: ``longhop COMMAND ...``. What is heavy is imported by the command that needs it."""
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -25,6 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit code: 0, 2 for a mistake of the user (one sentence on stderr), 1 for a failure, 128 + signal.
     """
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has left (``longhop ... | head``); what is flushed at exit must go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
@@ -58,6 +71,8 @@ def _guarded(command: Callable[[list[str]], int], words: list[str]) -> int:
         return _complain(error, 2)
     except StoppedError as error:
         return _complain(error, 128 + error.signum)
+    except BrokenPipeError:
+        raise
     except (TrainingFailedError, OSError, MemoryError) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
