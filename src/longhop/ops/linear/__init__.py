@@ -1,4 +1,4 @@
-"""Linears over many rows, through oneDNN."""
+"""Linears over very many rows."""
 
 from longhop.ops.linear.op import linear
 

@@ -1,9 +1,8 @@
-"""``x @ weight.T + bias`` over many rows on the CPU, through oneDNN.
+"""``x @ weight.T + bias`` over very many rows on the CPU.
 
-A graph's Linears have a million rows and a few dozen columns. For them torch's own path (MKL's sgemm after a copy
-of the bias to every row) takes a third longer than oneDNN's matrix product, which adds the bias as it writes; and the
-weight's gradient, a sum over all rows, is faster as a batch of products over blocks of rows. torch has oneDNN for
-fp32 Linears behind its compiler's operator only, hence this op.
+A graph's Linears have a million rows and a few dozen columns, a shape that general matrix products are not made for.
+The kernel keeps the packed weight and a block of rows in cache, writes past the cache, and its backward pass reads
+the output's gradient once for all three gradients.
 """
 
 from typing import Any
@@ -12,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longhop import env
+from longhop.ops import dispatch, native
+from longhop.ops.linear import native_impl, reference
 from longhop.saving import Role, save, saved
 
 _OP = "linear"
-MANY_ROWS = 4096
-"""From here on oneDNN's set-up costs nothing beside the product."""
-_BLOCK = 1024  # rows that one product of a weight's gradient sums; no function of the number of threads
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -35,36 +34,27 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         RuntimeError: shapes or types that do not fit together, as torch says it.
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    ours = x.dim() == 2 and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
+    ours = x.dim() == weight.dim() == 2 and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
     if not ours or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     out: Tensor = _forward(x, weight, bias)
     return out
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x @ weight.T + bias``, contiguous."""
-    onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if x.shape[0] < MANY_ROWS or onednn is None or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return F.linear(x, weight, bias)
-    out: Tensor = onednn(x.contiguous(), weight, bias, "none", [], "")
-    return out
-
-
-def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
-    """``grad.T @ x``, summed by blocks of rows in their order."""
-    blocks = x.shape[0] // _BLOCK
-    rest = slice(blocks * _BLOCK, None)
-    total = grad[rest].t() @ x[rest]
-    if blocks == 0:
-        return total
-    grads, rows = (t[: blocks * _BLOCK].reshape(blocks, _BLOCK, t.shape[1]) for t in (grad, x))
-    return total + torch.bmm(grads.transpose(1, 2), rows).sum(0)
+def _native(*tensors: Tensor | None) -> bool:
+    """Whether our kernels serve the call: those without AVX2 only where that build was asked for by name."""
+    if dispatch.choose(_OP, *tensors) != "native":
+        return False
+    library = native.library()
+    return library is not None and (library.isa != "baseline" or env.isa() is not None)
 
 
 @torch.library.custom_op("longhop::linear", mutates_args=())
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return _product(x, weight, bias)
+    fits = x.shape[1:] == weight.shape[1:] and (bias is None or bias.shape == weight.shape[:1])
+    if fits and _native(x, weight, bias):
+        return native_impl.forward(x, weight, bias)
+    return reference.forward(x, weight, bias)  # says what does not fit
 
 
 @_forward.register_fake
@@ -75,11 +65,10 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 @torch.library.custom_op("longhop::linear_backward", mutates_args=())
 def _grads(grad: Tensor, x: Tensor | None, weight: Tensor | None, want_bias: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x (where the weight is given), of the weight (where x is), of the bias; else an empty tensor."""
-    return (
-        grad.new_empty(0) if weight is None else _product(grad, weight.t(), None),
-        grad.new_empty(0) if x is None else _weight_gradient(grad, x),
-        grad.sum(0) if want_bias else grad.new_empty(0),
-    )
+    fits = (x is None or len(x) == len(grad)) and (weight is None or len(weight) == grad.shape[1])
+    if fits and (x is None or weight is None or x.shape[1] == weight.shape[1]) and _native(grad, x, weight):
+        return native_impl.backward(grad, x, weight, want_bias)
+    return reference.backward(grad, x, weight, want_bias)
 
 
 @_grads.register_fake
