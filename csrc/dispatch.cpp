@@ -4,7 +4,7 @@
 extern "C" {
 
 // Raised whenever a kernel's arguments change; native.py refuses another number.
-__attribute__((visibility("default"))) int longhop_abi_version() { return 1; }
+__attribute__((visibility("default"))) int longhop_abi_version() { return 2; }
 
 // 1 when this machine can run the AVX2+FMA build and the library holds it.
 __attribute__((visibility("default"))) int longhop_has_avx2() {

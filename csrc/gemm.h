@@ -120,12 +120,12 @@ inline void write_tile(const Tile<R>& tile, float* out, int64_t stride, int64_t 
 
 // out [rows, columns] = x [rows, depth] times the panels.
 inline void multiply_block(const Product& p, const float* x, int64_t x_stride, int64_t rows, float* out,
-                           int64_t out_stride, Ahead ahead) {
+                           int64_t out_stride, Ahead one, Ahead other) {
   for (int64_t c = 0; c < p.columns; c += PANEL) {
     const float *panel = p.panels + c * p.depth, *bias = p.bias ? p.bias + c : nullptr;
     for_each_tile(rows, [&](auto count, int64_t row) {
       constexpr int R = decltype(count)::value;
-      ahead();
+      one(), other();
       Tile<R> tile;
       for (int i = 0; i < R; ++i)
         for (int half = 0; half < 2; ++half) tile.sums[i][half] = bias ? load8(bias + 8 * half) : zero8();

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from longhop.layout import graph_attention_qkvpacked
 from longhop.layout.attention import PairBias
 from longhop.nn.structure import GraphStructure, check_inputs
-from longhop.ops.linear import linear
+from longhop.ops.linear import LayerNorm, linear
 from longhop.types import InputError
 
 _ODD = 0x9E3779B97F4A7C15
@@ -24,6 +24,11 @@ def seed_offset(site: int) -> int:
     """
     word = (site + 1) * _ODD % 2**64
     return word - 2**64 if word >= 2**63 else word
+
+
+def norm_of(norm: nn.LayerNorm | None) -> LayerNorm | None:
+    """A layer norm as :func:`longhop.ops.linear.linear` takes it."""
+    return None if norm is None else (norm.weight, norm.bias, norm.eps)
 
 
 class GraphSelfAttention(nn.Module):
@@ -64,11 +69,13 @@ class GraphSelfAttention(nn.Module):
         bias: PairBias | None = None,
         global_bias: Tensor | None = None,
         seed: Tensor | None = None,
+        norm: nn.LayerNorm | None = None,
     ) -> Float[Tensor, "M h"]:
-        """The attention without the output Linear; arguments as :meth:`forward`."""
+        """The attention over ``norm(x)`` without the output Linear; other arguments as :meth:`forward`."""
         check_inputs(x, structure, self.hidden, tokens=True)
         rows = x.shape[0]
-        packed = linear(x, self.qkv.weight, self.qkv.bias).view(rows, 3, self.hidden // self.heads, self.heads)
+        packed = linear(x, self.qkv.weight, self.qkv.bias, norm=norm_of(norm))
+        packed = packed.view(rows, 3, self.hidden // self.heads, self.heads)
         dropout = self.dropout if self.training else 0.0
         out = graph_attention_qkvpacked(
             packed.transpose(2, 3),

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from longhop.layout.attention import PairBias, check_dropout
-from longhop.nn.attention import GraphSelfAttention
+from longhop.nn.attention import GraphSelfAttention, norm_of
 from longhop.nn.convolution import GCNConv, SAGEConv, add_product
 from longhop.nn.structure import GraphStructure
 from longhop.ops.fused_block import bias_act_dropout_residual
-from longhop.ops.linear import linear as product
+from longhop.ops.linear import linear
 from longhop.types import InputError
 
 Activation = Literal["none", "relu", "gelu"]
@@ -83,19 +83,21 @@ def finish(
 
 def project(
     x: Float[Tensor, "M F"],
-    linear: nn.Linear,
+    layer: nn.Linear,
     residual: Tensor | None = None,
     *,
+    norm: nn.LayerNorm | None = None,
     act: Activation = "none",
     drop: Drop = NO_DROP,
 ) -> Float[Tensor, "M K"]:
-    """``dropout(act(linear(x))) + residual``: a matrix product and :func:`finish`, which adds the bias.
+    """``dropout(layer(f(x))) + residual`` with f a norm, an activation or nothing: one pass over memory.
 
     Args:
         x: [M, F].
-        linear: from F to K, with a bias.
+        layer: from F to K, with a bias.
         residual: None or [M, K].
-        act: none, relu or gelu.
+        norm: of x.
+        act: of x: none, relu or gelu; not together with a norm.
         drop: the dropout.
 
     Returns:
@@ -104,7 +106,19 @@ def project(
     Raises:
         InputError: dropout without a usable seed.
     """
-    return finish(product(x, linear.weight), linear.bias, residual, act=act, drop=drop)
+    check_dropout(drop.rate, drop.seed)
+    return linear(
+        x,
+        layer.weight,
+        layer.bias,
+        residual,
+        norm=norm_of(norm),
+        act=act,
+        dropout=drop.rate,
+        seed=drop.seed if drop.rate > 0 else None,
+        site=drop.site,
+        row_ids=drop.row_ids if drop.rate > 0 else None,
+    )
 
 
 class RowDropout(nn.Module):
@@ -179,10 +193,10 @@ class PreNormBlock(nn.Module):
         """One block; arguments and errors as :meth:`GraphSelfAttention.forward`."""
         rate = self.dropout if self.training else 0.0
         ids = structure.row_ids
-        mixed = self.attention.attend(self.norm1(z), structure, bias=bias, global_bias=global_bias, seed=seed)
+        mixed = self.attention.attend(z, structure, bias=bias, global_bias=global_bias, seed=seed, norm=self.norm1)
         z = project(mixed, self.attention.out, z, drop=Drop(rate, seed, self.site, ids))
-        wide = project(self.norm2(z), self.up, act="gelu")
-        return project(wide, self.down, z, drop=Drop(rate, seed, self.site + 1, ids))
+        wide = project(z, self.up, norm=self.norm2)
+        return project(wide, self.down, z, act="gelu", drop=Drop(rate, seed, self.site + 1, ids))
 
 
 class PostNormBlock(nn.Module):
@@ -225,7 +239,8 @@ class PostNormBlock(nn.Module):
         ids = structure.row_ids
         mixed = self.attention.attend(z, structure, bias=bias, global_bias=global_bias, seed=seed)
         z = self.norm1(project(mixed, self.attention.out, z, drop=Drop(rate, seed, self.site, ids)))
-        wide = project(z, self.up, act="relu", drop=Drop(rate, seed, self.site + 1, ids))
+        drop = Drop(rate, seed, self.site + 1, ids)
+        wide = finish(linear(z, self.up.weight), self.up.bias, act="relu", drop=drop)
         out: Tensor = self.norm2(project(wide, self.down, z))
         return out
 

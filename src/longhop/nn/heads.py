@@ -4,7 +4,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from longhop.nn.blocks import project
-from longhop.ops.linear import linear
 
 
 class NormLinearHead(nn.Module):
@@ -29,7 +28,7 @@ class NormLinearHead(nn.Module):
         Returns:
             [N, C].
         """
-        return linear(self.norm(z), self.linear.weight, self.linear.bias)
+        return project(z, self.linear, norm=self.norm)
 
 
 class MLPHead(nn.Module):
@@ -55,6 +54,5 @@ class MLPHead(nn.Module):
         Returns:
             [N, C].
         """
-        for layer in (self.first, self.second):
-            z = project(z, layer, act="relu")
-        return linear(z, self.linear.weight, self.linear.bias)
+        z = project(project(z, self.first), self.second, act="relu")
+        return project(z, self.linear, act="relu")

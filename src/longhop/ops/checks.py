@@ -60,6 +60,18 @@ def check_devices(op: str, *tensors: Tensor | None) -> None:
         raise InputError(f"{op}: all tensors must lie on one device, got {', '.join(sorted(devices))}")
 
 
+def check_mask(op: str, num_rows: int, threshold: int, seed: Tensor | None, site: int, row_ids: Tensor | None) -> None:
+    """Raise InputError unless the tensors behind a dropout mask are there and fit."""
+    if threshold and seed is None:
+        raise InputError(f"{op}: dropout needs a seed (int64 tensor of one element)")
+    if seed is not None and (seed.dtype != torch.int64 or seed.numel() != 1):
+        raise InputError(f"{op}: seed must be an int64 tensor of one element, got {seed.dtype} {list(seed.shape)}")
+    if not 0 <= site < 2**32:
+        raise InputError(f"{op}: site must lie in 0..2^32 - 1, got {site}")
+    if row_ids is not None:
+        check_vector(op, "row_ids", row_ids, num_rows, (torch.int64,))
+
+
 def check_reduction(op: str, reduce: str) -> None:
     """Raise InputError for a reduction that does not exist."""
     if reduce not in REDUCTIONS:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from longhop import env
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 _NAME = "liblonghop_native.so"
 _STATUS = {
     1: "the kernel does not support these arguments",

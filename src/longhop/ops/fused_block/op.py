@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from longhop.ops import dispatch
-from longhop.ops.checks import FLOATING_DTYPES, check_devices, check_vector, wide_dtype
+from longhop.ops.checks import FLOATING_DTYPES, check_devices, check_mask, check_vector, wide_dtype
 from longhop.ops.fused_block import native_impl, reference
 from longhop.ops.fused_block.reference import Dropout
 from longhop.ops.philox import drop_threshold
@@ -75,14 +75,7 @@ def _check(
         raise InputError(
             f"{_OP}: residual must be as x, {x.dtype} {list(x.shape)}, got {residual.dtype} {list(residual.shape)}"
         )
-    if threshold and seed is None:
-        raise InputError(f"{_OP}: dropout needs a seed (int64 tensor of one element)")
-    if seed is not None and (seed.dtype != torch.int64 or seed.numel() != 1):
-        raise InputError(f"{_OP}: seed must be an int64 tensor of one element, got {seed.dtype} {list(seed.shape)}")
-    if not 0 <= site < 2**32:
-        raise InputError(f"{_OP}: site must lie in 0..2^32 - 1, got {site}")
-    if row_ids is not None:
-        check_vector(_OP, "row_ids", row_ids, x.numel() // x.shape[-1], (torch.int64,))
+    check_mask(_OP, x.numel() // x.shape[-1], threshold, seed, site, row_ids)
 
 
 @torch.library.custom_op("longhop::bias_act_dropout_residual", mutates_args=())

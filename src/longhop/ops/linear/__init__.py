@@ -1,5 +1,5 @@
 """Linears over very many rows."""
 
-from longhop.ops.linear.op import linear
+from longhop.ops.linear.op import LayerNorm, linear
 
-__all__ = ["linear"]
+__all__ = ["LayerNorm", "linear"]
