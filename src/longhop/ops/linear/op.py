@@ -159,9 +159,9 @@ def _(
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, weight, _, _, gamma, beta, eps, act, threshold, seed, site, row_ids = inputs
-    want_x, want_weight, want_bias, _, want_norm, _ = ctx.needs_input_grad[:6]
+    want_x, want_weight, want_bias, _, want_gamma, want_beta = ctx.needs_input_grad[:6]
     plain = gamma is None and act == "none"
-    back = want_x or want_norm
+    back = want_x or want_gamma or want_beta
     needs_x = want_weight or (back and not plain)
     needs_mask = back or want_weight or want_bias
     ctx.constants = (eps, act, threshold, site)
