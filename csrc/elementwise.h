@@ -10,20 +10,23 @@ namespace LONGHOP_VARIANT {
 
 enum Act : int { NONE = 0, RELU = 1, GELU = 2 };
 
-// Calls step(g, c, lanes) for the vectors of `columns` columns: the g-th, whose first column is c. `lanes` is the
-// constant 8 but at the end. What step needs it holds by value, so that it stays in registers.
+// Calls step(g, c, lanes) for the vectors of `columns` columns: the g-th of eight, whose first column is c. `lanes` is
+// the constant 8 but at the end. What step needs it holds by value, so that it stays in registers.
 template <class Step>
-inline void walk_columns(int64_t columns, const Step& step) {
+inline void walk_columns(int64_t columns, const Step& step, int64_t begin = 0) {
   const int64_t full = columns / 8;
 #pragma GCC unroll 2
-  for (int64_t g = 0; g < full; ++g) step(g, 8 * g, Count<8>{});
+  for (int64_t g = begin; g < full; ++g) step(g, 8 * g, Count<8>{});
   if (8 * full < columns) step(full, 8 * full, columns - 8 * full);
 }
 
-template <class T, class Lanes>
-inline f32x8 load_lanes(const T* p, Lanes lanes) {
-  if constexpr (std::is_same<Lanes, Count<8>>::value) return load8(p);
-  return load_some(p, lanes);
+// The same in vectors of the WIDEST kind, where there are enough columns: then `lanes` is the constant 16.
+template <class Step>
+inline void walk_wide(int64_t columns, const Step& step) {
+  const int64_t wide = WIDEST == 16 ? columns / 16 : 0;
+  if constexpr (WIDEST == 16)
+    for (int64_t g = 0; g < wide; ++g) step(2 * g, 16 * g, Count<16>{});
+  walk_columns(columns, step, 2 * wide);
 }
 
 // Zeros in the lanes that there are not.
@@ -32,14 +35,6 @@ inline f32x8 only_lanes(f32x8 v, Lanes lanes) {
   if constexpr (!std::is_same<Lanes, Count<8>>::value)
     for (int64_t l = lanes; l < 8; ++l) v[l] = 0.0f;
   return v;
-}
-
-template <class T, class Lanes>
-static inline void write8(T* out, f32x8 v, Lanes lanes, bool stream) {
-  if constexpr (!std::is_same<Lanes, Count<8>>::value) return store_some(out, v, lanes);
-  if constexpr (std::is_same<T, float>::value)
-    if (stream) return stream8(out, v);
-  store8(out, v);
 }
 
 // Dropout of [rows, width]: a function of (seed, row identity, column, site).
@@ -103,41 +98,46 @@ inline void walk_rows(const Mask& m, int64_t begin, int64_t end, const Body& bod
 
 template <class Step>
 inline void walk_stretch(const Mask& m, int64_t first, const Step& step) {
-  walk_columns(std::min(8 * Mask::GROUPS, m.width - 8 * first), step);
+  walk_wide(std::min(8 * Mask::GROUPS, m.width - 8 * first), step);
 }
 
-template <int N>
-static inline f32x8 polynomial8(const float (&coefficients)[N], f32x8 u) {
-  f32x8 p = splat(coefficients[N - 1]);
-  for (int k = N - 2; k >= 0; --k) p = p * u + splat(coefficients[k]);
+template <int N, class V>
+inline V polynomial(const float (&coefficients)[N], V u) {
+  V p = V{} + coefficients[N - 1];
+  for (int k = N - 2; k >= 0; --k) p = p * u + coefficients[k];
   return p;
 }
 
 // 1/2 + x p(x^2) / q(x^2) for |x| <= limit, 0 or 1 beyond: both functions below less 1/2 are odd.
-template <int P, int Q>
-static inline f32x8 sigmoidal8(f32x8 x, const float (&p)[P], const float (&q)[Q], float limit) {
-  const f32x8 u = x * x;
-  const i32x8 sign = (i32x8)x & INT32_MIN;
-  const f32x8 half = x * (polynomial8(p, u) / polynomial8(q, u));
-  const f32x8 beyond = (f32x8)(sign | (i32x8)splat(0.5f));
-  return splat(0.5f) + select8(less8(splat(limit * limit), u), beyond, half);
+template <int P, int Q, class V>
+inline V sigmoidal(V x, const float (&p)[P], const float (&q)[Q], float limit) {
+  const V u = x * x, one_half = V{} + 0.5f;
+  const Ints<V> sign = (Ints<V>)x & INT32_MIN;
+  const V half = x * (polynomial(p, u) / polynomial(q, u));
+  const V beyond = (V)(sign | (Ints<V>)one_half);
+  return one_half + select(less(V{} + limit * limit, u), beyond, half);
 }
 
 // Rational fits in x^2 (Chebyshev points, reweighted to a level error). The normal distribution function, and
 // gelu's slope: that function plus x times its density. Errors: 2e-7 and 3e-7, the rounding of fp32 included.
-static inline f32x8 normal_cdf8(f32x8 x) {
+template <class V>
+inline V normal_cdf(V x) {
   constexpr float p[] = {0.398941934f,    0.0384259745f,    0.00467580277f,  0.000197559333f,
                          3.58836087e-06f, -2.28687806e-08f, 1.10783271e-10f};
   constexpr float q[] = {1.0f, 0.262981296f, 0.0305590443f, 0.00198353361f, 7.18744195e-05f};
-  return sigmoidal8(x, p, q, 5.5f);
+  return sigmoidal(x, p, q, 5.5f);
 }
-static inline f32x8 gelu_slope8(f32x8 x) {
+template <class V>
+inline V gelu_slope(V x) {
   constexpr float p[] = {0.797883987f,    0.481357068f,    -0.00634694705f, 0.00921037979f,
                          3.56344462e-05f, 2.34296658e-05f, 1.28242633e-07f};
   constexpr float q[] = {1.0f,            0.936617255f,    0.229273781f,   0.0295952372f,
                          0.00244236132f,  0.000127818028f, 5.88040575e-06f};
-  return sigmoidal8(x, p, q, 5.8f);
+  return sigmoidal(x, p, q, 5.8f);
 }
-static inline i32x8 positive8(f32x8 x) { return less8(zero8(), x) | nan8(x); }  // a NaN must not vanish
+template <class V>
+inline Ints<V> positive(V x) {
+  return less(V{}, x) | is_nan(x);  // a NaN must not vanish
+}
 
 }  // namespace LONGHOP_VARIANT

@@ -54,7 +54,7 @@ inline void normalize(const LayerNorm& n, const float* x, int64_t stride, int64_
       const f32x8 scale = load_lanes(n.gamma + c, lanes), shift = load_lanes(n.beta + c, lanes);
       for (int r = 0; r < R; ++r) {
         const f32x8 hat = (load_lanes(from + r * stride + c, lanes) - splat(m[row + r].mean)) * splat(m[row + r].rstd);
-        write8(to + r * n.width + c, hat * scale + shift, lanes, false);
+        write_lanes(to + r * n.width + c, hat * scale + shift, lanes, false);
       }
     });
   });
@@ -97,7 +97,7 @@ inline void normalize_gradient(const LayerNorm& n, const float* x, int64_t strid
     for (int r = 0; r < R; ++r) {
       const f32x8 a = load_lanes(grad + r * n.width + c, lanes) * scale;
       const f32x8 v = splat(m[r].rstd) * (a - splat(mean[r]) - hat(r, c, lanes) * splat(slope[r]));
-      write8(out.x + r * n.width + c, v, lanes, out.stream);
+      write_lanes(out.x + r * n.width + c, v, lanes, out.stream);
     }
   });
 }

@@ -34,26 +34,28 @@ struct Prologue {
  private:
   void activate(const float* x, float* out) const {
     if (act == RELU)
-      walk_columns(norm.width, [=](int64_t, int64_t c, auto lanes) {
-        const f32x8 v = load_lanes(x + c, lanes);
-        write8(out + c, (f32x8)(positive8(v) & (i32x8)v), lanes, false);
+      walk_wide(norm.width, [=](int64_t, int64_t c, auto lanes) {
+        const auto v = load_lanes(x + c, lanes);
+        using V = std::decay_t<decltype(v)>;
+        write_lanes(out + c, (V)(positive(v) & (Ints<V>)v), lanes, false);
       });
     else
-      walk_columns(norm.width, [=](int64_t, int64_t c, auto lanes) {
-        const f32x8 v = load_lanes(x + c, lanes);
-        write8(out + c, v * normal_cdf8(v), lanes, false);
+      walk_wide(norm.width, [=](int64_t, int64_t c, auto lanes) {
+        const auto v = load_lanes(x + c, lanes);
+        write_lanes(out + c, v * normal_cdf(v), lanes, false);
       });
   }
 
   void activate_gradient(const float* x, const float* grad, float* out, bool stream) const {
     if (act == RELU)
-      walk_columns(norm.width, [=](int64_t, int64_t c, auto lanes) {
-        const i32x8 slope = positive8(load_lanes(x + c, lanes));
-        write8(out + c, (f32x8)(slope & (i32x8)load_lanes(grad + c, lanes)), lanes, stream);
+      walk_wide(norm.width, [=](int64_t, int64_t c, auto lanes) {
+        const auto v = load_lanes(grad + c, lanes);
+        using V = std::decay_t<decltype(v)>;
+        write_lanes(out + c, (V)(positive(load_lanes(x + c, lanes)) & (Ints<V>)v), lanes, stream);
       });
     else
-      walk_columns(norm.width, [=](int64_t, int64_t c, auto lanes) {
-        write8(out + c, load_lanes(grad + c, lanes) * gelu_slope8(load_lanes(x + c, lanes)), lanes, stream);
+      walk_wide(norm.width, [=](int64_t, int64_t c, auto lanes) {
+        write_lanes(out + c, load_lanes(grad + c, lanes) * gelu_slope(load_lanes(x + c, lanes)), lanes, stream);
       });
   }
 };

@@ -16,6 +16,7 @@
 
 #include "common.h"
 #include "lanes.h"
+#include "wide.h"
 
 namespace LONGHOP_VARIANT {
 
@@ -153,9 +154,6 @@ class Plan {
   std::vector<float> coef_;
   std::atomic<bool> bad_{false};
 };
-
-template <int N>
-using Count = std::integral_constant<int, N>;
 
 template <int MAX, int N = 1, class F>
 void with_count(int64_t n, const F& f) {

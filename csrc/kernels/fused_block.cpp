@@ -33,18 +33,19 @@ inline void forward_row(const Block& b, const Forward<T>& f, int64_t row, int64_
   const bool random = b.threshold != 0, stream = f.stream;
   const float scale = b.scale();
   walk_stretch(b, first, [=](int64_t g, int64_t c, auto lanes) {
-    f32x8 v = load_lanes(x + c, lanes);
+    auto v = load_lanes(x + c, lanes);
+    using V = decltype(v);
     if (bias) v += load_lanes(bias + c, lanes);
-    const f32x8 keep = random ? kept_scale8(kept + g * Mask::TILE * 8, scale) : splat(1.0f);
+    const V keep = random ? kept_scale<V>(kept + g * Mask::TILE * 8, Mask::TILE * 8, scale) : V{} + 1.0f;
     if constexpr (ACT == RELU) {
-      const i32x8 positive = positive8(v);
-      if (bits) bits[g] = mask_bits8(positive & -(i32x8)keep >> 31);
-      v = (f32x8)(positive & (i32x8)v);
+      const Ints<V> above = positive(v);
+      if (bits) write_mask_bits(bits + g, above & -(Ints<V>)keep >> 31);
+      v = (V)(above & (Ints<V>)v);
     }
-    if constexpr (ACT == GELU) v *= normal_cdf8(v);
+    if constexpr (ACT == GELU) v *= normal_cdf(v);
     v *= keep;
     if (residual) v += load_lanes(residual + c, lanes);
-    write8(out + c, v, lanes, stream);
+    write_lanes(out + c, v, lanes, stream);
   });
 }
 
@@ -90,18 +91,19 @@ inline void backward_row(const Block& b, const Backward<T>& f, int64_t row, int6
   const bool random = b.threshold != 0, stream = f.stream;
   const float scale = b.scale();
   walk_stretch(b, first, [=](int64_t g, int64_t c, auto lanes) {
-    f32x8 v = load_lanes(grad + c, lanes);
+    auto v = load_lanes(grad + c, lanes);
+    using V = decltype(v);
     if constexpr (ACT == RELU)
-      v *= keep_scale8(bits[g], scale);
+      v *= keep_scale<V>(bits + g, scale);
     else if (random)
-      v *= kept_scale8(kept + g * Mask::TILE * 8, scale);
+      v *= kept_scale<V>(kept + g * Mask::TILE * 8, Mask::TILE * 8, scale);
     if constexpr (ACT == GELU) {
-      f32x8 z = load_lanes(x + c, lanes);
+      V z = load_lanes(x + c, lanes);
       if (bias) z += load_lanes(bias + c, lanes);
-      v *= gelu_slope8(z);
+      v *= gelu_slope(z);
     }
-    if (sums) store8(sums + c, load8(sums + c) + v);
-    if (out) write8(out + c, v, lanes, stream);
+    if (sums) add_lanes(sums + c, v);
+    if (out) write_lanes(out + c, v, lanes, stream);
   });
 }
 

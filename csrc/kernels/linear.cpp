@@ -56,10 +56,10 @@ inline void finish(const Mask& mask, const Rows& residual, int64_t row, int64_t 
     const float* added = residual.at ? residual.row(r) + 8 * first : nullptr;
     float* to = out + (r - row) * mask.width + 8 * first;
     walk_stretch(mask, first, [=](int64_t g, int64_t c, auto lanes) {
-      f32x8 v = load_lanes(from + c, lanes);
-      if (random) v *= kept_scale8(kept + g * Mask::TILE * 8, scale);
+      auto v = load_lanes(from + c, lanes);
+      if (random) v *= kept_scale<decltype(v)>(kept + g * Mask::TILE * 8, Mask::TILE * 8, scale);
       if (added) v += load_lanes(added + c, lanes);
-      write8(to + c, v, lanes, stream);
+      write_lanes(to + c, v, lanes, stream);
     });
   });
 }

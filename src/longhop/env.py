@@ -24,7 +24,7 @@ def cache_dir() -> Path:
 
 
 def isa() -> str | None:
-    """``LONGHOP_ISA``: ``baseline`` or ``avx2`` forces one build of the CPU kernels; None picks the best."""
+    """``LONGHOP_ISA``: ``baseline``, ``avx2`` or ``avx512`` forces a build of the kernels, None the best."""
     return os.environ.get("LONGHOP_ISA") or None
 
 

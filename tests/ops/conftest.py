@@ -9,7 +9,7 @@ import torch
 from longhop.ops import native
 
 
-@pytest.fixture(params=["avx2", "baseline", "reference"])
+@pytest.fixture(params=["avx512", "avx2", "baseline", "reference"])
 def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Every call of the test is served by this build of the kernels, or by the reference."""
     choice: str = request.param

@@ -33,7 +33,7 @@ def test_the_kernels_were_built_on_a_machine_with_a_compiler() -> None:
     ("name", "value", "reason"),
     [
         ("LONGHOP_NATIVE_LIBRARY", "/nowhere/lib.so", "no library at /nowhere/lib.so"),
-        ("LONGHOP_ISA", "avx9", "choose baseline or avx2"),
+        ("LONGHOP_ISA", "avx9", "choose baseline, avx2 or avx512"),
     ],
 )
 def test_without_kernels_the_reference_runs_and_warns_once(
@@ -57,7 +57,7 @@ def test_a_backend_asked_for_by_name_that_cannot_serve_says_why() -> None:
 
 def test_a_library_of_another_version_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "old.c"
-    source.write_text("int longhop_abi_version() { return -1; } int longhop_has_avx2() { return 0; }")
+    source.write_text("int longhop_abi_version() { return -1; } int longhop_best_variant() { return 0; }")
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler on this machine")

@@ -18,7 +18,7 @@ from longhop.testing.poison import poisoned_empty
 from longhop.types import InputError
 
 # The reference is the oracle here, so only the two builds of the kernels are run.
-KERNELS = pytest.mark.parametrize("isa", ["avx2", "baseline"], indirect=True)
+KERNELS = pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"], indirect=True)
 
 GRAPHS = awkward_graphs()
 RELATIVE = {torch.float32: 3e-6, torch.bfloat16: 1e-2}

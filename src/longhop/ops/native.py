@@ -17,7 +17,8 @@ from torch import Tensor
 
 from longhop import env
 
-ABI_VERSION = 2
+ABI_VERSION = 3
+_ISAS = ("baseline", "avx2", "avx512")  # each machine can run those before its best one too
 _NAME = "liblonghop_native.so"
 _STATUS = {
     1: "the kernel does not support these arguments",
@@ -35,13 +36,12 @@ class NativeLibrary:
         found = self._handle.longhop_abi_version()
         if found != ABI_VERSION:
             raise OSError(f"{path} has ABI version {found}, this longhop needs {ABI_VERSION}; reinstall longhop")
-        has_avx2 = bool(self._handle.longhop_has_avx2())
-        wanted = env.isa() or ("avx2" if has_avx2 else "baseline")
-        if wanted not in ("baseline", "avx2"):
-            raise OSError(f"LONGHOP_ISA={wanted}: choose baseline or avx2")
-        if wanted == "avx2" and not has_avx2:
-            raise OSError("LONGHOP_ISA=avx2, but this machine or this build has no AVX2+FMA")
-        self.isa = wanted
+        usable = _ISAS[: self._handle.longhop_best_variant() + 1]
+        self.isa = env.isa() or usable[-1]
+        if self.isa not in _ISAS:
+            raise OSError(f"LONGHOP_ISA={self.isa}: choose {', '.join(_ISAS[:-1])} or {_ISAS[-1]}")
+        if self.isa not in usable:
+            raise OSError(f"LONGHOP_ISA={self.isa}, but this machine or this build has {usable[-1]} at best")
 
     def kernel(self, name: str) -> Callable[..., int]:
         """The C function ``name`` of the chosen variant."""
